@@ -1,0 +1,33 @@
+# What a person does here, one line each. Every target installs what it needs, once.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint docs bench clean
+
+demo: $(VENV)/.installed-demo  ## train LDM and an SVM on bundled data, print margins, draw them
+	$(BIN)/python examples/breast_cancer.py
+
+test: lint  ## lint, import contract, unit tests, doctests
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+
+docs: $(VENV)/.installed-docs
+	$(BIN)/sphinx-build -W -b html docs docs/_build
+
+bench: $(VENV)/.installed-test  ## needs MARGINDIST_DATA
+	$(BIN)/python -m benchmarks
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-%: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(if $(filter demo,$*),plots,$*)]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) docs/_build .pytest_cache .ruff_cache

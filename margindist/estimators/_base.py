@@ -1,0 +1,334 @@
+"""What every classifier here shares: parameters, validation, labels, one-vs-rest, progress, prediction.
+
+Estimators validate and store; they hand arrays to one solver and keep what it returns. Nothing in this file knows a
+method's mathematics.
+"""
+
+import numbers
+import warnings
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from joblib import Parallel, delayed
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from margindist.kernels import KERNELS, Kernel, resolve_gamma
+
+try:
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:  # scikit-learn before 1.9 has no callbacks
+
+    class CallbackSupportMixin:
+        """Stand-in without callbacks."""
+
+    def with_callbacks(method):
+        """Return the method as it is."""
+        return method
+
+
+class Requirement(NamedTuple):
+    """What a parameter may be: a test, and the words for it in an error message."""
+
+    test: Callable[[Any], bool]
+    text: str
+
+
+def _is_real(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) and not np.isnan(value)
+
+
+def _is_integer(value):
+    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+
+
+def _is_seed(value):
+    return value is None or isinstance(value, np.random.RandomState) or (_is_integer(value) and 0 <= value < 2**32)
+
+
+def one_of(*options):
+    """Require one of the given values."""
+    words = " or ".join([", ".join(map(repr, options[:-1])), repr(options[-1])] if options[1:] else [repr(options[0])])
+    return Requirement(lambda value: any(value is o or (isinstance(o, str) and value == o) for o in options), words)
+
+
+POSITIVE = Requirement(lambda value: _is_real(value) and 0 < value < np.inf, "a positive number")
+POSITIVE_OR_INF = Requirement(lambda value: _is_real(value) and value > 0, "a positive number or inf")
+NON_NEGATIVE = Requirement(lambda value: _is_real(value) and 0 <= value < np.inf, "a number that is not negative")
+REAL = Requirement(lambda value: _is_real(value) and np.isfinite(value), "a finite number")
+POSITIVE_INTEGER = Requirement(lambda value: _is_integer(value) and value >= 1, "a positive integer")
+FLAG = Requirement(lambda value: isinstance(value, (bool, np.bool_)), "True or False")
+
+KERNEL_PARAMETERS = {
+    "kernel": Requirement(
+        lambda value: callable(value) or (isinstance(value, str) and value in KERNELS),
+        "one of " + ", ".join(map(repr, KERNELS)) + " or a function k(X, Y)",
+    ),
+    "gamma": Requirement(
+        lambda value: (
+            (isinstance(value, str) and value in ("scale", "auto")) or (_is_real(value) and 0 < value < np.inf)
+        ),
+        "'scale', 'auto' or a positive number",
+    ),
+    "degree": POSITIVE_INTEGER,
+    "coef0": REAL,
+}
+
+COMMON_PARAMETERS = {
+    "fit_intercept": FLAG,
+    "tol": POSITIVE,
+    "max_iter": POSITIVE_INTEGER,
+    "class_weight": Requirement(
+        lambda value: value is None or isinstance(value, dict) or (isinstance(value, str) and value == "balanced"),
+        "None, 'balanced' or a dict from label to weight",
+    ),
+    "random_state": Requirement(_is_seed, "None, an integer from 0 to 2**32 - 1 or a RandomState"),
+    "verbose": Requirement(
+        lambda v: isinstance(v, (bool, np.bool_)) or (_is_integer(v) and v >= 0), "a flag or a level"
+    ),
+    "n_jobs": Requirement(
+        lambda value: value is None or (_is_integer(value) and value != 0), "None or an integer but 0"
+    ),
+    "warm_start": FLAG,
+}
+
+
+class TrainingData(NamedTuple):
+    """Validated rows of positive weight, and where they stood in what was given."""
+
+    X: Any  # C-contiguous array or canonical CSR, float32 or float64
+    codes: np.ndarray  # index into ``classes_``, one a row
+    weights: np.ndarray  # sample weight times class weight
+    sample_weights: np.ndarray  # without the class weights
+    kept: np.ndarray | None  # positions of these rows among those given, None if all
+
+
+class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
+    """Base of all classifiers: a subclass names its parameters' requirements and writes ``fit``."""
+
+    _requirements: dict[str, Requirement] = {}
+
+    # ------------------------------------------------------------------ what comes in
+
+    def _check_parameters(self):
+        for name, value in self.get_params(deep=False).items():
+            requirement = self._requirements.get(name)
+            if requirement is not None and not requirement.test(value):
+                raise ValueError(f"{type(self).__name__}: {name} must be {requirement.text}, got {value!r}.")
+
+    def _validate_training_data(self, X, y, sample_weight=None, *, reset=True):
+        """Check X, y and weights, set ``classes_``, and drop rows of weight zero (they are absent)."""
+        X, y = validate_data(
+            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
+            accept_large_sparse=True,
+        )  # fmt: skip
+        check_classification_targets(y)
+        weights = self._validate_weights(sample_weight, len(y))
+        kept = None
+        if not weights.all():
+            kept = np.flatnonzero(weights)
+            if len(kept) == 0:
+                raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
+            X, y, weights = self._take(X, kept), y[kept], weights[kept]
+        if sp.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes, but y contains only one class: "
+                f"{self.classes_[0]!r}."
+            )
+        if getattr(self, "kernel", None) == "precomputed" and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__}: kernel='precomputed' expects a square matrix of kernel values between all "
+                f"training samples, got shape {X.shape}."
+            )
+        return TrainingData(X, codes, weights * self._class_weights(codes, weights)[codes], weights, kept)
+
+    def _take(self, X, kept):
+        return X[kept][:, kept] if getattr(self, "kernel", None) == "precomputed" else X[kept]
+
+    def _validate_weights(self, sample_weight, n_samples):
+        if sample_weight is None:
+            return np.ones(n_samples)
+        if isinstance(sample_weight, numbers.Real):
+            sample_weight = np.full(n_samples, float(sample_weight))
+        weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+        if weights.ndim != 1:
+            raise ValueError("Sample weights must be 1D array or scalar")
+        if len(weights) != n_samples:
+            raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(n_samples,)}!")
+        if weights.min() < 0:
+            raise ValueError(
+                "Negative values in data passed to `sample_weight`; weights count how often a row is there."
+            )
+        return weights
+
+    def _class_weights(self, codes, sample_weights):
+        """Return one weight a class; "balanced" gives every class the same total."""
+        wanted = getattr(self, "class_weight", None)
+        if wanted is None:
+            return np.ones(len(self.classes_))
+        if isinstance(wanted, str):
+            totals = np.bincount(codes, weights=sample_weights, minlength=len(self.classes_))
+            return sample_weights.sum() / (len(self.classes_) * totals)
+        unknown = set(wanted) - set(self.classes_.tolist())
+        if unknown:
+            raise ValueError(
+                f"{type(self).__name__}: class_weight has the labels {sorted(unknown, key=str)}, "
+                f"which are not among the classes {self.classes_.tolist()}."
+            )
+        return np.array([float(wanted.get(label, 1.0)) for label in self.classes_.tolist()])
+
+    def _kernel(self, data):
+        """Return the kernel with its numbers resolved against the training data, constant feature included."""
+        gamma = 1.0
+        if isinstance(self.kernel, str) and self.kernel not in ("linear", "precomputed"):
+            gamma = resolve_gamma(self.gamma, data.X, data.sample_weights)
+        return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=1.0 if self.fit_intercept else 0.0)
+
+    def _rng(self):
+        """Return a NumPy generator that ``random_state`` determines."""
+        if isinstance(self.random_state, np.random.RandomState):
+            return np.random.default_rng(self.random_state.randint(2**31))
+        return np.random.default_rng(self.random_state)
+
+    # ------------------------------------------------------------------ two classes or more
+
+    def _sign_vectors(self, codes):
+        """Return the label vectors of the two-class problems: one for two classes, else one a class."""
+        positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
+        return [np.where(codes == positive, 1.0, -1.0) for positive in positives]
+
+    def _solve_each(self, solve, codes, X=None, y=None):
+        """Call ``solve(k, signs, report)`` for every two-class problem, in parallel if asked; return the solutions."""
+        problems = self._sign_vectors(codes)
+        context = self._open_callbacks(len(problems), X, y)
+        solutions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            delayed(solve)(k, signs, self._progress(k, len(problems), context)) for k, signs in enumerate(problems)
+        )
+        if context is not None:
+            context.call_on_fit_task_end(estimator=self, X=X, y=y)
+        self._warn_unless_converged(solutions)
+        return solutions
+
+    def _open_callbacks(self, n_problems, X, y):
+        if not getattr(self, "_skl_callbacks", None):
+            return None
+        return self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(estimator=self, X=X, y=y)
+
+    def _progress(self, k, n_problems, context):
+        """Return what a solver calls once an iteration: it prints, informs callbacks, and says whether to stop."""
+        if context is None and not self.verbose:
+            return None
+        which = f" class {self.classes_[k]!r}" if n_problems > 1 else ""
+
+        def report(iteration, coef, objective, gap):
+            if self.verbose:
+                print(f"[{type(self).__name__}]{which} iteration {iteration}: objective {objective:.6g}, gap {gap:.1e}")
+            if context is None:
+                return False
+            task = context.subcontext(task_name="iteration")
+            task.call_on_fit_task_begin(estimator=self)
+            metadata = {"iteration": iteration, "objective": objective, "gap": gap, "class": self.classes_[k]}
+            return bool(task.call_on_fit_task_end(estimator=self, metadata=metadata))
+
+        return report
+
+    def _warn_unless_converged(self, solutions):
+        for solution in solutions:
+            if solution.status in ("iteration limit", "stalled") and solution.gap > self.tol:
+                warnings.warn(
+                    f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a relative "
+                    f"duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most that far "
+                    f"above its minimum. Raise max_iter or tol, or scale the features.",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+                return
+
+    # ------------------------------------------------------------------ what is kept, and prediction
+
+    def _store_convergence(self, solutions):
+        """Keep iterations, objective and gap: numbers for two classes, arrays for more."""
+        self.n_iter_ = max(solution.n_iter for solution in solutions)
+        values = np.array([solution.objective for solution in solutions])
+        gaps = np.array([solution.gap for solution in solutions])
+        self.objective_, self.duality_gap_ = (
+            (values, gaps) if len(solutions) > 1 else (float(values[0]), float(gaps[0]))
+        )
+
+    def _store_linear(self, coefs):
+        """Set ``coef_`` and ``intercept_`` from coefficient vectors whose last entry may be the intercept."""
+        coefs = np.vstack(coefs)
+        if self.fit_intercept:
+            self.coef_, self.intercept_ = np.ascontiguousarray(coefs[:, :-1]), coefs[:, -1].copy()
+        else:
+            self.coef_, self.intercept_ = coefs, np.zeros(len(coefs))
+
+    def _store_kernel(self, X, alphas, kernel):
+        """Set ``dual_coef_``, ``support_`` and what prediction needs from one coefficient a row and problem."""
+        alphas = np.vstack(alphas)
+        used = np.flatnonzero(alphas.any(axis=0))
+        self.support_ = used
+        self.dual_coef_ = alphas[:, used]
+        self.intercept_ = self.dual_coef_.sum(axis=1) * kernel.bias
+        self.kernel_ = kernel._replace(bias=0.0)
+        if self.kernel != "precomputed":
+            self.support_vectors_ = X if len(used) == X.shape[0] else X[used]
+
+    def decision_function(self, X):
+        """Return the score of every sample: one number for two classes, one a class for more.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples; for ``kernel="precomputed"`` their kernel values with all training samples.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_classes)
+            Positive scores speak for ``classes_[1]``, or for each class against the rest.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+        values = self._scores(X)
+        return values.ravel() if values.shape[1] == 1 else values
+
+    def _scores(self, X):
+        if hasattr(self, "coef_"):
+            return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        if self.kernel == "precomputed":
+            return X[:, self.support_] @ self.dual_coef_.T + self.intercept_
+        block = max(1, 2**24 // len(self.support_))  # kernel values of at most 128 MB at a time
+        parts = [
+            self.kernel_(X[start : start + block], self.support_vectors_) @ self.dual_coef_.T
+            for start in range(0, X.shape[0], block)
+        ]
+        return np.vstack(parts) + self.intercept_
+
+    def predict(self, X):
+        """Return the predicted label of every sample.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        values = self.decision_function(X)
+        return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
+        return tags

@@ -1,0 +1,223 @@
+"""The one place where dense and CSR storage differ.
+
+A solver sees the training rows through one of two named tuples and a handful of functions. A ``bias``
+different from zero stands for one more column with that value in every row, which is never stored: the
+intercept is its weight, the last entry of the coefficient vector.
+
+Functions named ``row_*`` are chosen by the tuple's type inside compiled code; the others work on all rows.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numba.extending import overload
+from scipy.linalg.blas import dsyrk
+
+_BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
+
+
+class DenseRows(NamedTuple):
+    """Rows of a C-contiguous array, float32 or float64."""
+
+    X: np.ndarray
+    bias: float
+
+
+class SparseRows(NamedTuple):
+    """Rows in compressed sparse row form."""
+
+    data: np.ndarray
+    indices: np.ndarray
+    indptr: np.ndarray
+    n_features: int
+    bias: float
+
+
+def as_rows(X, fit_intercept=False):
+    """View ``X`` (C-contiguous array or CSR) as rows, with a column of ones if asked for. Copies nothing."""
+    bias = 1.0 if fit_intercept else 0.0
+    if sp.issparse(X):
+        return SparseRows(X.data, X.indices, X.indptr, X.shape[1], bias)
+    return DenseRows(X, bias)
+
+
+def n_rows(rows):
+    """Return the number of rows."""
+    return len(rows.X) if isinstance(rows, DenseRows) else len(rows.indptr) - 1
+
+
+def n_columns(rows):
+    """Return the number of columns, the constant one included."""
+    n_features = rows.X.shape[1] if isinstance(rows, DenseRows) else rows.n_features
+    return n_features + (rows.bias != 0.0)
+
+
+def n_stored(rows):
+    """Return the number of stored values: what one sweep over the rows costs."""
+    return rows.X.size if isinstance(rows, DenseRows) else len(rows.data)
+
+
+def _dense_dot(rows, i, w):
+    x = rows.X[i]
+    total = rows.bias * w[-1]
+    for j in range(x.shape[0]):
+        total += x[j] * w[j]
+    return total
+
+
+def _sparse_dot(rows, i, w):
+    total = rows.bias * w[-1]
+    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+        total += rows.data[k] * w[rows.indices[k]]
+    return total
+
+
+def _dense_add(rows, i, scale, w):
+    x = rows.X[i]
+    for j in range(x.shape[0]):
+        w[j] += scale * x[j]
+    if rows.bias != 0.0:
+        w[-1] += scale * rows.bias
+
+
+def _sparse_add(rows, i, scale, w):
+    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+        w[rows.indices[k]] += scale * rows.data[k]
+    if rows.bias != 0.0:
+        w[-1] += scale * rows.bias
+
+
+def _dense_square(rows, i):
+    x = rows.X[i]
+    total = rows.bias * rows.bias
+    for j in range(x.shape[0]):
+        value = np.float64(x[j])
+        total += value * value
+    return total
+
+
+def _sparse_square(rows, i):
+    total = rows.bias * rows.bias
+    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+        value = np.float64(rows.data[k])
+        total += value * value
+    return total
+
+
+_DOT = {DenseRows: _dense_dot, SparseRows: _sparse_dot}
+_ADD = {DenseRows: _dense_add, SparseRows: _sparse_add}
+_SQUARE = {DenseRows: _dense_square, SparseRows: _sparse_square}
+
+
+def row_dot(rows, i, w):
+    """Return the inner product of row ``i`` and ``w``."""
+    return _DOT[type(rows)](rows, i, w)
+
+
+def row_add(rows, i, scale, w):
+    """Add ``scale`` times row ``i`` to ``w``."""
+    _ADD[type(rows)](rows, i, scale, w)
+
+
+def row_square(rows, i):
+    """Return the squared length of row ``i``."""
+    return _SQUARE[type(rows)](rows, i)
+
+
+_VECTORISED = {"fastmath": {"reassoc", "contract"}}
+
+
+@overload(row_dot, jit_options=_VECTORISED)
+def _compiled_dot(rows, i, w):
+    return _DOT[rows.instance_class]
+
+
+@overload(row_add, jit_options=_VECTORISED)
+def _compiled_add(rows, i, scale, w):
+    return _ADD[rows.instance_class]
+
+
+@overload(row_square, jit_options=_VECTORISED)
+def _compiled_square(rows, i):
+    return _SQUARE[rows.instance_class]
+
+
+@njit(cache=True, nogil=True)
+def scores(rows, w, out):
+    """Fill ``out`` with the inner products of all rows with ``w``."""
+    for i in range(len(out)):
+        out[i] = row_dot(rows, i, w)
+
+
+@njit(cache=True, nogil=True)
+def some_scores(rows, which, w, out):
+    """Fill ``out`` with the inner products of the rows ``which`` with ``w``; return it."""
+    for k in range(len(which)):
+        out[k] = row_dot(rows, which[k], w)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def add_rows(rows, which, scales, out):
+    """Add the rows ``which``, each times its scale, to ``out``; return ``out``."""
+    for k in range(len(which)):
+        if scales[k] != 0.0:
+            row_add(rows, which[k], scales[k], out)
+    return out
+
+
+@njit(cache=True, nogil=True)
+def squares(rows, out):
+    """Fill ``out`` with the squared length of every row."""
+    for i in range(len(out)):
+        out[i] = row_square(rows, i)
+
+
+def gram(rows, which, weights):
+    """Return ``Σ weights_k x_k x_kᵀ`` over the rows ``which`` (lower triangle), copying a block at a time."""
+    if isinstance(rows, SparseRows):
+        return _sparse_gram(rows, which, weights, np.zeros((n_columns(rows), n_columns(rows))))
+    return _dense_gram(rows, which, weights)
+
+
+def _dense_gram(rows, which, weights):
+    m, d = len(which), n_columns(rows)
+    upper = np.zeros((d, d), order="F")
+    block = max(64, _BLOCK_BYTES // (8 * d))
+    scaled = np.empty((min(block, m), d))
+    for start in range(0, m, block):
+        part = scaled[: min(block, m - start)]
+        _scale_block(rows.X, rows.bias, which[start : start + block], weights[start : start + block], part)
+        upper = dsyrk(1.0, part.T, beta=1.0, c=upper, overwrite_c=1)
+    return upper.T
+
+
+@njit(cache=True, nogil=True)
+def _scale_block(X, bias, which, weights, out):
+    for k in range(len(which)):
+        root, x = np.sqrt(weights[k]), X[which[k]]
+        for j in range(len(x)):
+            out[k, j] = root * x[j]
+        if bias != 0.0:
+            out[k, -1] = root * bias
+
+
+@njit(cache=True, nogil=True)
+def _sparse_gram(rows, which, weights, lower):
+    # Column indices are sorted within a row, so every product falls into the lower triangle.
+    for k in range(len(which)):
+        begin, end = rows.indptr[which[k]], rows.indptr[which[k] + 1]
+        columns, values = rows.indices[begin:end], rows.data[begin:end]
+        for u in range(len(columns)):
+            target = lower[columns[u]]
+            value = weights[k] * values[u]
+            for v in range(u + 1):
+                target[columns[v]] += value * values[v]
+        if rows.bias != 0.0:
+            scale = weights[k] * rows.bias
+            for u in range(len(columns)):
+                lower[-1, columns[u]] += scale * values[u]
+            lower[-1, -1] += scale * rows.bias
+    return lower

@@ -1,0 +1,40 @@
+"""The one answer every solver gives."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from margindist.solvers._rows import add_rows
+
+# A solver calls ``report(iteration, coef, objective, gap)`` once an iteration; True asks it to stop.
+Report = Callable[[int, np.ndarray, float, float], bool]
+
+
+class Solution(NamedTuple):
+    """Where a solver ended, and how far from the optimum that can be at most.
+
+    ``gap`` is relative to the objective's absolute value and is an upper bound on the distance to the
+    optimum: it comes from a feasible point of the dual problem, not from the last step's size.
+    """
+
+    coef: np.ndarray  # weights of the columns (linear) or of the training rows (kernel)
+    dual: np.ndarray  # multipliers of the margin constraints, one a row
+    objective: float
+    gap: float
+    n_iter: int
+    status: str  # "optimal", "iteration limit", "stopped" (asked to), or "stalled"
+
+
+def certify(objective, rows, signs, weights, coef, margins, beta):
+    """Return coefficients and multipliers with the objective's value and the gap between them.
+
+    The gap is ``½‖w − w̃‖²`` plus the objective's complementarity (see :mod:`margindist.objectives`); one
+    sweep over the rows makes ``w̃``.
+    """
+    scales = signs * objective.dual_coef(beta, margins, weights)
+    residual = add_rows(rows, np.arange(len(signs)), scales, -coef)
+    square_norm = coef @ coef
+    value = objective.value(square_norm, margins, weights)
+    gap = 0.5 * (residual @ residual) + objective.complementarity(beta, margins, weights)
+    return Solution(coef, beta, value, gap / abs(value), 0, "")

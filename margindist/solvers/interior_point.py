@@ -1,0 +1,317 @@
+r"""Mehrotra's predictor-corrector method for hinge-type objectives with few columns.
+
+Problem (:class:`~margindist.objectives.LDM`), signed rows Z, upper bounds U = C s:
+
+    min  ½ w'Qw − q'w + Σ_S U_i ξ_i    s.t.  z_i − 1 + ξ_i = s_i,  s ≥ 0,  ξ ≥ 0  (i in S)
+
+Mean and variance go into Q = I + Z'PZ and q = λ2 Z'p once and for all. Optimality, with multipliers β of the first
+and e = U − β of the second inequality, and the Newton system that is left when all but dw is eliminated:
+
+    Qw = q + Z_S'β,   s∘β = μ,   ξ∘e = μ
+    (Q + Z_S'TZ_S) dw = q − Qw + Z_S'(β + tρ),   t_i = 1/(s_i/β_i + ξ_i/e_i),   dβ = t∘(ρ − Z_S dw),
+
+with ρ = 1 − z for the predictor (Mehrotra 1992). A hard margin has no ξ: t = β/s. The number of iterations hardly
+depends on C, where coordinate descent needs the more passes the larger C is.
+
+The Gram product Z_S'TZ_S is nearly all the cost, so the *working set* S leaves out rows that are plainly on one side
+of margin 1: those beyond it cost nothing, those short of it add U_i z_i to q'w. Rows join it as soon as they change
+sides. The gap that ends the iteration counts all rows.
+
+The products s_i β_i and ξ_i e_i aim at μ times the row's weight: then a row of weight two takes, at every iteration,
+the very values that two equal rows take.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from margindist.solvers._rows import add_rows, gram, n_columns, n_rows, row_dot, scores, some_scores
+from margindist.solvers._solution import certify
+
+_SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
+_LOOK = 3  # iterations between two looks at the rows outside the working set
+_SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
+_NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
+
+
+class _Point(NamedTuple):
+    """One entry a row of the working set; used for the iterate and for the direction it moves in."""
+
+    z: np.ndarray  # margins
+    beta: np.ndarray  # multipliers of z - 1 + xi >= 0
+    slack: np.ndarray  # z - 1 + xi
+    xi: np.ndarray  # shortfall; stays 0 with a hard margin
+
+
+class _Set(NamedTuple):
+    """The working set; arrays have one entry a row of it."""
+
+    rows: tuple
+    which: np.ndarray
+    signs: np.ndarray
+    weights: np.ndarray
+    upper: np.ndarray  # C times the weights
+
+
+def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None, rng=None, report=None):
+    """Minimise a hinge-type objective; cost an iteration is one Gram product of the columns.
+
+    Parameters
+    ----------
+    objective : LDM
+    rows : DenseRows or SparseRows
+    signs : ndarray of shape (n_rows,), -1 or +1
+    weights : ndarray of shape (n_rows,), positive
+    tol : float, relative duality gap to reach
+    max_iter : int
+    start : ndarray of shape (n_columns,), coefficients to start from
+    rng : numpy.random.Generator, draws the rows of the first guess
+    report : callable, see :mod:`margindist.solvers._solution`
+
+    Returns
+    -------
+    Solution
+    """
+    everything = np.arange(n_rows(rows))
+    Q, q = _quadratic_part(objective, rows, everything, signs, weights)
+    problem = _Set(rows, everything, signs, weights, objective.C * weights)
+    if start is None and len(signs) > _SAMPLE_ABOVE and np.isfinite(objective.C):
+        start = _guess_from_sample(problem, Q, q, np.random.default_rng(0) if rng is None else rng)
+    w, beta, n_iter, status = _minimise(problem, Q, q, start, tol, max_iter, report)
+    scores(rows, w, z := np.empty(len(signs)))
+    z *= signs
+    if not np.isfinite(objective.C) and z.min() > 0.0:
+        w, z = w / z.min(), z / z.min()  # the nearest feasible point on the ray
+    return certify(objective, rows, signs, weights, w, z, beta)._replace(n_iter=n_iter, status=status)
+
+
+def _quadratic_part(objective, rows, everything, signs, weights):
+    """Return Q (lower triangle filled up) and q: the objective without its hinge."""
+    share = weights / weights.sum()
+    mean_row = add_rows(rows, everything, share * signs, np.zeros(n_columns(rows)))
+    Q = np.eye(len(mean_row))
+    if objective.lambda1 > 0.0:
+        scale = 4.0 * objective.lambda1
+        variance = gram(rows, everything, scale * share) - scale * np.outer(mean_row, mean_row)
+        Q += np.tril(variance) + np.tril(variance, -1).T
+    return Q, objective.lambda2 * mean_row
+
+
+def _guess_from_sample(problem, Q, q, rng):
+    """Solve roughly on some rows that stand for all."""
+    m, d = len(problem.which), len(q)
+    size = int(min(m / 3, max(60 * d, m / 16)))
+    which = np.sort(rng.choice(m, size, replace=False))
+    scale = problem.weights.sum() / problem.weights[which].sum()
+    weights, upper = scale * problem.weights[which], scale * problem.upper[which]
+    sample = problem._replace(which=which, signs=problem.signs[which], weights=weights, upper=upper)
+    return _minimise(sample, Q, q, None, tol=1e-2, max_iter=50, report=None)[0]
+
+
+def _minimise(problem, Q, q, start, tol, max_iter, report):
+    """Follow the central path; return coefficients, multipliers of all rows, iterations and how it ended."""
+    soft = np.isfinite(problem.upper[0])
+    w = np.zeros(len(q)) if start is None else start
+    z = _margins(problem, w)
+    inside, short = np.ones(len(z), dtype=bool), z < 1.0
+    if start is not None:
+        distance = np.abs(z - 1.0) if soft else z - 1.0
+        inside = distance <= np.quantile(distance, _NEAREST)
+    working, pull, lost = _split(problem, inside, short, q)
+    reach = 0.5 if start is None else 0.15  # how far a margin may still have to go, roughly
+    point = _centre(z[inside], working.upper, reach * working.upper if soft else working.weights)
+    status, pairs = "iteration limit", 2 if soft else 1
+    for n_iter in range(max_iter + 1):
+        residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
+        loss, gap = _loss_and_complementarity(working.upper, point)
+        gap += 0.5 * (residual @ residual)
+        value = 0.5 * (w @ (Q @ w)) - pull @ w + lost + loss
+        if not inside.all() and (gap <= 0.5 * tol * abs(value) or n_iter % _LOOK == 0):
+            joining = _crossed(problem, inside, short, w)
+            if joining.any():
+                mu = (point.slack @ point.beta) / working.weights.sum() * problem.weights
+                point = _join(point, inside, joining, z := _margins(problem, w), problem.upper, mu)
+                inside |= joining
+                working, pull, lost = _split(problem, inside, short, q)
+                residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
+                gap = np.inf
+        if report is not None and report(n_iter, w, value, gap / abs(value)):
+            status = "stopped"
+        elif gap <= 0.5 * tol * abs(value):
+            status = "optimal"
+        if status != "iteration limit" or n_iter == max_iter:
+            break
+        try:
+            dw, move, step = _step(working, Q, residual, point, pairs)
+        except LinAlgError:
+            status = "stalled"
+            break
+        if VERBOSE:
+            print(
+                n_iter,
+                len(point.z),
+                "val %.6g gap %.2e res %.2e step %.3f" % (value, gap / value, 0.5 * residual @ residual, step),
+            )
+        if step < 1e-10:
+            status = "stalled"
+            break
+        w = w + step * dw
+        for entry, change in zip(point, move, strict=True):
+            entry += step * change
+        if gap <= 0.1 * abs(value) and soft:
+            settled = _settled(working.upper, point, move.z)
+            if settled.sum() > 0.1 * len(settled):
+                short[inside] = point.z < 1.0
+                inside[inside] = ~settled
+                point = _Point(*(entry[~settled] for entry in point))
+                working, pull, lost = _split(problem, inside, short, q)
+    beta = np.where(short, problem.upper, 0.0) if soft else np.zeros(len(z))
+    beta[inside] = point.beta
+    return w, beta, n_iter, status
+
+
+VERBOSE = 0
+
+
+def _margins(working, w):
+    z = some_scores(working.rows, working.which, w, np.empty(len(working.which)))
+    z *= working.signs
+    return z
+
+
+def _split(problem, inside, short, q):
+    """Return the working set, the linear term with the rows outside it, and the constant those add."""
+    working = _Set(problem.rows, *(entry[inside] for entry in problem[1:]))
+    outside = ~inside & short
+    pull = add_rows(problem.rows, problem.which[outside], problem.upper[outside] * problem.signs[outside], q.copy())
+    return working, pull, problem.upper[outside].sum()
+
+
+def _crossed(problem, inside, short, w):
+    """Tell which rows outside the working set are no longer on the side they were left on."""
+    outside = np.flatnonzero(~inside)
+    z = some_scores(problem.rows, problem.which[outside], w, np.empty(len(outside))) * problem.signs[outside]
+    crossed = np.zeros(len(inside), dtype=bool)
+    crossed[outside] = short[outside] != (z < 1.0)
+    return crossed
+
+
+def _join(point, inside, joining, z, upper, mu):
+    """Insert rows in the middle of their range: they were at one end of it and belong nearer the other."""
+    new = _centre(z[joining], upper[joining], np.maximum(mu[joining], np.abs(z[joining] - 1.0) * upper[joining]))
+    merged = []
+    for old_entry, new_entry in zip(point, new, strict=True):
+        full = np.empty(len(z))
+        full[inside], full[joining] = old_entry, new_entry
+        merged.append(full[inside | joining])
+    return _Point(*merged)
+
+
+def _settled(upper, point, dz):
+    """Tell which rows sit firmly on one side: multiplier at its bound, margin far off for the pace it moves at."""
+    bound = np.where(point.z > 1.0, point.beta, upper - point.beta)
+    return (bound < 1e-3 * upper) & (np.abs(point.z - 1.0) > 10.0 * np.abs(dz))
+
+
+def _centre(z, upper, mu):
+    """Return the point with these margins and s beta = xi (U - beta) = mu, s - xi = z - 1."""
+    if not np.isfinite(upper[0]):
+        slack = np.maximum(z - 1.0, 1.0)
+        return _Point(z, mu / slack, slack, np.zeros_like(z))
+    bend = (z - 1.0) * upper
+    beta = 2.0 * mu * upper / (bend + 2.0 * mu + np.hypot(bend, 2.0 * mu))
+    return _Point(z, beta, mu / beta, mu / (upper - beta))
+
+
+def _step(working, Q, residual, point, pairs):
+    """Return Mehrotra's direction in w and in the row variables, and how far to go along it."""
+    rows, which = working.rows, working.which
+    move = _Point(*(np.empty_like(point.z) for _ in range(4)))
+    t, rho, coef = (np.empty_like(point.z) for _ in range(3))
+    _linearise(working, point, t, coef)
+    system = gram(rows, which, t)
+    system += Q
+    factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+    dw = cho_solve(factor, add_rows(rows, which, coef, residual.copy()), check_finite=False)
+    length, now, slope, bend = _predict(working, dw, point, t, move)
+    ahead = now + length * (slope + length * bend)
+    _correct(working, now / (pairs * working.weights.sum()) * (ahead / now) ** 3, point, t, move, rho, coef)
+    dw = cho_solve(factor, add_rows(rows, which, coef, residual.copy()), check_finite=False)
+    return dw, move, min(1.0, _SHORTEN * _direct(working, dw, point, t, rho, move))
+
+
+@njit(cache=True, nogil=True)
+def _loss_and_complementarity(upper, point):
+    loss, total = 0.0, 0.0
+    for i in range(len(upper)):
+        short = 1.0 - point.z[i]
+        total -= point.beta[i] * short
+        if short > 0.0:
+            loss += upper[i] * short
+    return loss, loss + total
+
+
+@njit(cache=True, nogil=True)
+def _linearise(working, point, t, coef):
+    """Eliminate the row variables: their curvature t and what they add to the predictor's right side."""
+    for i in range(len(t)):
+        t[i] = 1.0 / (point.slack[i] / point.beta[i] + point.xi[i] / (working.upper[i] - point.beta[i]))
+        coef[i] = working.signs[i] * t[i] * (1.0 - point.z[i])
+
+
+@njit(cache=True, nogil=True)
+def _predict(working, dw, point, t, move):
+    """Fill the predictor direction; return its longest step and complementarity along it (c0 + c1 a + c2 a a)."""
+    step, now, slope, bend = 1.0, 0.0, 0.0, 0.0
+    for i in range(len(t)):
+        beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
+        e = working.upper[i] - beta
+        dbeta = t[i] * (1.0 - point.z[i] - working.signs[i] * row_dot(working.rows, working.which[i], dw))
+        dslack = -slack - slack * dbeta / beta
+        dxi = -xi + xi * dbeta / e
+        move.beta[i], move.slack[i], move.xi[i] = dbeta, dslack, dxi
+        step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(e, -dbeta))
+        now += slack * beta
+        slope += slack * dbeta + beta * dslack
+        bend += dslack * dbeta
+        if xi > 0.0:
+            now += xi * e
+            slope += e * dxi - xi * dbeta
+            bend -= dxi * dbeta
+    return step, now, slope, bend
+
+
+@njit(cache=True, nogil=True)
+def _correct(working, target, point, t, move, rho, coef):
+    """Aim at the target with Mehrotra's second-order terms; leave the complementarity residuals in ``move``."""
+    for i in range(len(t)):
+        beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
+        e, aim = working.upper[i] - beta, target * working.weights[i]
+        rest_slack = aim - slack * beta - move.slack[i] * move.beta[i]
+        rest_xi = aim - xi * e + move.xi[i] * move.beta[i] if xi > 0.0 else 0.0
+        rho[i] = rest_slack / beta - rest_xi / e - (point.z[i] - 1.0 + xi - slack)
+        move.slack[i], move.xi[i] = rest_slack, rest_xi
+        coef[i] = working.signs[i] * t[i] * rho[i]
+
+
+@njit(cache=True, nogil=True)
+def _direct(working, dw, point, t, rho, move):
+    """Turn the residuals in ``move`` into the corrected direction; return the longest step along it."""
+    step = 2.0
+    for i in range(len(t)):
+        beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
+        e = working.upper[i] - beta
+        dz = working.signs[i] * row_dot(working.rows, working.which[i], dw)
+        dbeta = t[i] * (rho[i] - dz)
+        dslack = (move.slack[i] - slack * dbeta) / beta
+        dxi = (move.xi[i] + xi * dbeta) / e
+        move.z[i], move.beta[i], move.slack[i], move.xi[i] = dz, dbeta, dslack, dxi
+        step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(e, -dbeta))
+    return step
+
+
+@njit(cache=True, nogil=True, inline="always")
+def _room(value, change):
+    return -value / change if change < 0.0 else np.inf
