@@ -134,10 +134,10 @@ def _scores_and_codes(decision, y, classes):
             f"{len(classes)}: {classes.tolist()}; pass the classes in the order of the scores."
         )
     place = {label: k for k, label in enumerate(classes.tolist())}
-    codes = np.array([place.get(label, -1) for label in y.tolist()])
+    labels = y.tolist()
+    codes = np.array([place.get(label, -1) for label in labels])
     if codes.min() < 0:
-        unknown = y[codes.argmin()].item() if hasattr(y[codes.argmin()], "item") else y[codes.argmin()]
-        raise ValueError(f"margins: the label {unknown!r} is not among the classes {classes.tolist()}.")
+        raise ValueError(f"margins: the label {labels[codes.argmin()]!r} is not among the classes {classes.tolist()}.")
     return scores, codes
 
 

@@ -21,10 +21,22 @@ _WIDTHS = {"training": 1.0, "test": 2.2, None: 1.8}
 
 
 class MarginSample(NamedTuple):
-    """The margins of one method on one part of the data."""
+    """The margins of one method on one part of the data.
+
+    Parameters
+    ----------
+    name : str
+        The method.
+    part : {"training", "test"} or None
+        The part of the data; None where there is one only.
+    margins : ndarray of shape (n_samples,)
+        Margins.
+    weights : ndarray of shape (n_samples,)
+        How often each sample counts; positive.
+    """
 
     name: str
-    part: str | None  # "training", "test", or None where there is one part only
+    part: str | None
     margins: np.ndarray
     weights: np.ndarray
 

@@ -25,7 +25,15 @@ _SOLID, _DASHED, _DOTTED, _DASH_DOT, _DASH_DOT_DOT, _LONG = LINES = (
 
 
 class MethodStyle(NamedTuple):
-    """How a method is drawn."""
+    """How a method is drawn, in Matplotlib's words.
+
+    Parameters
+    ----------
+    color : str
+        Colour, as ``"#rrggbb"``.
+    linestyle : str or tuple
+        Line style: a name, or an offset with the lengths of dashes and gaps.
+    """
 
     color: str
     linestyle: Any
