@@ -451,8 +451,19 @@ def test_styles_are_fixed_and_distinct():
     assert len(set(_STYLES.values())) == len(_STYLES)
     assert method_styles(["SVM", "LDM"]) == method_styles(["LDM", "SVM"])[::-1]
     assert method_styles(["KM-OMD", "mcODM", "MAMC"]) == method_styles(["KOMDClassifier", "ODM", "MAMClassifier"])
-    main = method_styles(["LDM", "ODM", "SVM", "MSVMAv"])
-    assert len({style.linestyle for style in main}) == len({style.color for style in main}) == 4
+
+
+@pytest.mark.parametrize(
+    "paper",
+    [
+        ["LDM", "SVM", "MDO", "MAMC", "KM-OMD"],
+        ["MSVMAv", "SVM", "ODM", "FMM", "MAMC", "SVR"],
+        ["PUMMA", "ROMMA", "ALMA", "MICRA", "SVM"],
+        ["mcODM", "mcSVM", "SVM", "ECOC"],
+    ],
+)
+def test_what_a_paper_compares_differs_in_print_without_colour(paper):
+    assert len({style.linestyle for style in method_styles(paper)}) == len(paper)
 
 
 def test_unknown_names_get_free_styles():
