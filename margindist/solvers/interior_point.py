@@ -62,14 +62,21 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     Parameters
     ----------
     objective : LDM
+        What to minimise.
     rows : DenseRows or SparseRows
-    signs : ndarray of shape (n_rows,), -1 or +1
-    weights : ndarray of shape (n_rows,), positive
-    tol : float, relative duality gap to reach
+        Training rows.
+    signs, weights : ndarray of shape (n_rows,)
+        Labels -1 or +1, and positive sample weights.
+    tol : float
+        Relative duality gap to reach.
     max_iter : int
-    start : ndarray of shape (n_columns,), coefficients to start from
-    rng : numpy.random.Generator, draws the rows of the first guess
-    report : callable, see :mod:`margindist.solvers._solution`
+        Newton systems at most.
+    start : ndarray of shape (n_columns,), optional
+        Coefficients to start from.
+    rng : numpy.random.Generator, optional
+        Draws the rows of the first guess.
+    report : callable, optional
+        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
@@ -83,9 +90,10 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     w, beta, n_iter, status = _minimise(problem, Q, q, start, tol, max_iter, report)
     scores(rows, w, z := np.empty(len(signs)))
     z *= signs
-    if not np.isfinite(objective.C) and z.min() > 0.0:
-        w, z = w / z.min(), z / z.min()  # the nearest feasible point on the ray
-    return certify(objective, rows, signs, weights, w, z, beta)._replace(n_iter=n_iter, status=status)
+    solution = certify(objective, rows, signs, weights, w, z, beta)
+    if solution.status != "infeasible":
+        solution = solution._replace(status="optimal" if solution.gap <= tol else status)
+    return solution._replace(n_iter=n_iter)
 
 
 def _quadratic_part(objective, rows, everything, signs, weights):
