@@ -31,7 +31,11 @@ html_theme_options = {
     "description": "Classifiers that learn from the whole margin distribution",
     "fixed_sidebar": True,
     "font_size": "16px",
-    "page_width": "1080px",
+    "body_max_width": "auto",
+    "code_font_size": "0.8em",
+    "page_width": "1220px",
+    "sidebar_width": "230px",
     "show_powered_by": False,
 }
 html_show_sourcelink = False
+html_show_copyright = False
