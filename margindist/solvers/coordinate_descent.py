@@ -1,4 +1,4 @@
-r"""Dual coordinate descent with exact one-variable steps, for hinge-type objectives with many columns.
+r"""Dual coordinate descent with exact one-variable steps, for sums over rows with many columns.
 
 With the mean margin t held fixed, :class:`~margindist.objectives.LDM` is a sum over rows (its variance is the least
 mean square distance from any t), and each dual variable has a closed-form step (Hsieh et al. 2008). Writing
@@ -30,7 +30,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
 
     Parameters
     ----------
-    objective : LDM
+    objective : LDM, or any that :func:`~margindist.objectives.coordinate_step` knows
         What to minimise.
     rows : DenseRows or SparseRows
         Training rows.
@@ -56,18 +56,19 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     everything, total = np.arange(m), weights.sum()
     squares(rows, lengths := np.empty(m))
     mean_row = add_rows(rows, everything, signs * weights / total, np.zeros(d))
-    beta = np.zeros(m) if start is None else np.minimum(start.dual, objective.C * weights)
+    upper = objective.upper(weights)
+    beta = np.zeros(m) if start is None else np.minimum(start.dual, upper)
     a = objective.dual_coef(beta, np.zeros(m), weights)
     w = add_rows(rows, everything, signs * a, np.zeros(d))
     mean = mean_row @ w
     best, lower, look, active, bar = None, -np.inf, _FIRST_LOOK, everything, np.inf
     for n_iter in range(1, max_iter + 1):
         order = rng.permutation(active)
-        kept, bar = _sweep(objective, rows, signs, weights, total, lengths, mean, order, bar, a, beta, w)
+        kept, bar = _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, a, beta, w)
         active = order[:kept]
         if len(order) == m:
             mean = mean_row @ w
-        elif objective.lambda1 > 0.0 and abs(mean_row @ w - mean) > 0.1 * bar:
+        elif objective.coupled and abs(mean_row @ w - mean) > 0.1 * bar:
             active = everything  # shrunk rows do not see the mean move: it moves only with all of them
         if n_iter < look and n_iter < max_iter and kept > 0:
             continue
@@ -97,7 +98,7 @@ def _passes_left(previous, best, tol):
 
 
 @njit(cache=True, nogil=True)
-def _sweep(objective, rows, signs, weights, total, lengths, mean, order, bar, a, beta, w):
+def _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, a, beta, w):
     """Step through the rows in the given order; move the shrunk ones behind.
 
     Rows at a bound whose margin is off 1 by more than ``bar``, the last pass's worst violation, are shrunk. Returns how
@@ -108,7 +109,7 @@ def _sweep(objective, rows, signs, weights, total, lengths, mean, order, bar, a,
         i = order[k]
         z = signs[i] * row_dot(rows, i, w)
         new, multiplier = coordinate_step(objective, z - lengths[i] * a[i], lengths[i], weights[i], total, mean)
-        settled = multiplier == beta[i] and multiplier == (0.0 if z >= 1.0 else objective.C * weights[i])
+        settled = multiplier == beta[i] and multiplier == (0.0 if z >= 1.0 else upper[i])
         if new != a[i]:
             row_add(rows, i, signs[i] * (new - a[i]), w)
             a[i], beta[i] = new, multiplier
