@@ -147,7 +147,8 @@ class _Model:
     def _preconditioner(self, which, sigma):
         signs = self.signs[which]
         system = self._inner_products(which)
-        system[np.diag_indices_from(system)] += 1.0 / sigma
+        rounding = 1e-13 * system.diagonal().max(initial=0.0)  # equal rows make the products singular
+        system[np.diag_indices_from(system)] += 1.0 / sigma + rounding
         factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False) if len(which) else None
 
         def precondition(vector):

@@ -40,8 +40,8 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         Relative duality gap to reach.
     max_iter : int
         Passes at most.
-    start : ndarray of shape (n_rows,), optional
-        Multipliers to start from.
+    start : Solution, optional
+        Whose multipliers to start from.
     rng : numpy.random.Generator, optional
         Draws the order of the rows.
     report : callable, optional
@@ -57,7 +57,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     squares(rows, lengths := np.empty(m))
     mean_row = add_rows(rows, everything, signs * weights / total, np.zeros(d))
     upper = objective.upper(weights)
-    beta = np.zeros(m) if start is None else np.clip(start, 0.0, upper)
+    beta = np.zeros(m) if start is None else np.minimum(start.dual, upper)
     a = objective.dual_coef(beta, np.zeros(m), weights)
     w = add_rows(rows, everything, signs * a, np.zeros(d))
     mean = mean_row @ w

@@ -71,8 +71,8 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
         Relative duality gap to reach.
     max_iter : int
         Newton systems at most.
-    start : ndarray of shape (n_columns,), optional
-        Coefficients to start from.
+    start : Solution, optional
+        Whose coefficients to start from.
     rng : numpy.random.Generator, optional
         Draws the rows of the first guess.
     report : callable, optional
@@ -85,9 +85,10 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     everything = np.arange(n_rows(rows))
     Q, q = _quadratic_part(objective, rows, everything, signs, weights)
     problem = _Set(rows, everything, signs, weights, objective.C * weights)
-    if start is None and len(signs) > _SAMPLE_ABOVE and np.isfinite(objective.C):
-        start = _guess_from_sample(problem, Q, q, np.random.default_rng(0) if rng is None else rng)
-    w, beta, n_iter, status = _minimise(problem, Q, q, start, tol, max_iter, report)
+    guess = None if start is None else start.coef
+    if guess is None and len(signs) > _SAMPLE_ABOVE and np.isfinite(objective.C):
+        guess = _guess_from_sample(problem, Q, q, np.random.default_rng(0) if rng is None else rng)
+    w, beta, n_iter, status = _minimise(problem, Q, q, guess, tol, max_iter, report)
     scores(rows, w, z := np.empty(len(signs)))
     z *= signs
     solution = certify(objective, rows, signs, weights, w, z, beta)
