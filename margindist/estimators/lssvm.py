@@ -1,0 +1,1 @@
+LSSVMClassifier=None

@@ -1,0 +1,1 @@
+SVRClassifier=ECOCClassifier=None
