@@ -97,7 +97,7 @@ class MAMClassifier(MarginClassifier):
     ...     classifier = MAMClassifier(bias=bias, kernel="rbf", gamma="5/d").fit(X, y)
     ...     print(f"{bias}: {classifier.score(X, y):.3f}")
     mean: 0.627
-    optimal: 0.946
+    optimal: 0.930
     """
 
     _requirements = {
@@ -106,7 +106,8 @@ class MAMClassifier(MarginClassifier):
         "gamma": GAMMA_PER_FEATURE,
         "bias": one_of("optimal", "mean", "zero"),
         "slope": Requirement(
-            lambda value: (isinstance(value, str) and value == "cv") or POSITIVE.test(value), "a positive number or 'cv'"
+            lambda value: (isinstance(value, str) and value == "cv") or POSITIVE.test(value),
+            "a positive number or 'cv'",
         ),
     }
 

@@ -202,6 +202,17 @@ def weighted_sums(rows, scales):
     return _dense_weighted_sums(rows.X, scales, np.zeros((scales.shape[1], n_features)))
 
 
+def sum_of_squares(rows, weights):
+    """Return the weighted sum of the squares of every column (without the constant one)."""
+    if isinstance(rows, SparseRows):
+        squared = rows._replace(data=np.square(rows.data, dtype=np.float64), bias=0.0)
+        return add_rows(squared, np.arange(len(weights)), weights, np.zeros(rows.n_features))
+    total = np.zeros(rows.X.shape[1])
+    for start in range(0, len(weights), _STRIP_ROWS):
+        total += weights[start : start + _STRIP_ROWS] @ np.square(rows.X[start : start + _STRIP_ROWS], dtype=np.float64)
+    return total
+
+
 @njit(cache=True, nogil=True)
 def _sparse_products(rows, W, out):
     for i in range(len(out)):
