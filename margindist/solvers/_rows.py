@@ -40,7 +40,8 @@ def as_rows(X, fit_intercept=False):
     """View ``X`` (C-contiguous array or CSR) as rows, with a column of ones if asked for. Copies nothing."""
     bias = 1.0 if fit_intercept else 0.0
     if sp.issparse(X):
-        return SparseRows(X.data, X.indices, X.indptr, X.shape[1], bias)
+        unsigned = X.indices.view(f"u{X.indices.itemsize}")  # spares compiled code the check for negative indices
+        return SparseRows(X.data, unsigned, X.indptr, X.shape[1], bias)
     return DenseRows(X, bias)
 
 

@@ -43,11 +43,11 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     lengths = np.empty(m)
     squares(rows, lengths)
     mean_row = np.zeros(d)
-    add_rows(rows, signs * weights / total, mean_row)
+    add_rows(rows, np.arange(m), signs * weights / total, mean_row)
     beta = np.zeros(m)
     a = objective.dual_coef(beta, z := np.zeros(m), weights)
     w = np.zeros(d)
-    add_rows(rows, signs * a, w)
+    add_rows(rows, np.arange(m), signs * a, w)
     mean = mean_row @ w
     best, lower, check = None, -np.inf, 4
     bar = np.inf
@@ -69,7 +69,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
             if best is None or now.objective < best.objective:
                 best = now._replace(coef=w.copy(), dual=beta.copy())
             gap = (best.objective - lower) / abs(best.objective)
-            print(n_iter, kept, bar, now.objective, now.gap, gap, mean)
+            0 and print(n_iter, kept, bar, now.objective, now.gap, gap, mean)
             if gap <= tol:
                 return best._replace(gap=gap, n_iter=n_iter, status="optimal")
             active = np.arange(m)
