@@ -63,9 +63,9 @@ class LSSVMClassifier(MarginClassifier):
     C : float, default=1.0
         Price of the squared errors, positive.
     space : {"dual", "empirical"}, default="dual"
-        "dual" takes :math:`\varphi` from the kernel, as usual [2]_. "empirical" takes the kernel values with the training
-        samples as features, :math:`\varphi(x) = (K(x, x_1), \ldots, K(x, x_M))`; any kernel will do, definite or
-        not.
+        "dual" takes :math:`\varphi` from the kernel, as usual [2]_. "empirical" takes the kernel values with the
+        training samples as features, :math:`\varphi(x) = (K(x, x_1), \ldots, K(x, x_M))`; any kernel will do,
+        definite or not.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
     gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
         Coefficient of "rbf", "poly" and "sigmoid"; "5/d" is 5 divided by the number of features.
@@ -111,9 +111,9 @@ class LSSVMClassifier(MarginClassifier):
 
     Notes
     -----
-    More than two classes are separated one against the rest, all by one factorisation. In the empirical space a sample of
-    weight two counts as two features, too, so that it equals the sample given twice; class weights change the
-    price of errors only.
+    More than two classes are separated one against the rest, all by one factorisation. In the empirical space a sample
+    of weight two counts as two features, too, so that it equals the sample given twice; class weights change the price
+    of errors only.
 
     References
     ----------
@@ -186,7 +186,9 @@ class LSSVMClassifier(MarginClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Samples; for ``kernel="precomputed"`` the kernel values between all of them.
         y : array-like of shape (n_samples,)
+            Labels.
         sample_weight : array-like of shape (n_samples,), default=None
+            How often each sample counts.
 
         Returns
         -------
@@ -221,10 +223,13 @@ class LSSVMClassifier(MarginClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
         y : array-like of shape (n_samples,)
+            Labels.
         Cs : array-like of shape (n_Cs,)
             Prices of the squared errors, positive.
         sample_weight : array-like of shape (n_samples,), default=None
+            How often each sample counts.
 
         Returns
         -------
@@ -234,9 +239,8 @@ class LSSVMClassifier(MarginClassifier):
 
     def _path(self, X, y, Cs, sample_weight):
         self._check_parameters()
-        for C in Cs:
-            if not POSITIVE.test(C):
-                raise ValueError(f"{type(self).__name__}.path: Cs must be {POSITIVE.text}s, got {C!r}.")
+        if not all(map(POSITIVE.test, Cs)):
+            raise ValueError(f"{type(self).__name__}.path: Cs must be positive numbers, got {Cs.tolist()}.")
         data = self._validate_training_data(X, y, sample_weight)
         targets = np.array(self._sign_vectors(data.codes))
         if self._has_few_columns(data.X):
@@ -292,8 +296,8 @@ class LSSVMClassifier(MarginClassifier):
             solutions = solve_gram(G, targets, data.weights, float(self.C), self.fit_intercept)
         except LinAlgError as error:
             raise ValueError(
-                f"{type(self).__name__}: the kernel must be positive semi-definite, but the system with C={self.C:g} is "
-                f"not; lower C or use space='empirical'."
+                f"{type(self).__name__}: the kernel must be positive semi-definite, but the system with C={self.C:g} "
+                f"is not; lower C or use space='empirical'."
             ) from error
         m = len(data.codes)
         expanded = self._expand(np.array([solution.coef[:m] for solution in solutions]), K, data)

@@ -141,7 +141,9 @@ class MAMClassifier(MarginClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Samples; for ``kernel="precomputed"`` the kernel values between all of them.
         y : array-like of shape (n_samples,)
+            Labels.
         sample_weight : array-like of shape (n_samples,), default=None
+            How often each sample counts.
 
         Returns
         -------

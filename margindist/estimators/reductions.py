@@ -114,7 +114,9 @@ class SVRClassifier(MarginClassifier):
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
             Samples; for ``kernel="precomputed"`` the kernel values between all of them.
         y : array-like of shape (n_samples,)
+            Labels.
         sample_weight : array-like of shape (n_samples,), default=None
+            How often each sample counts.
 
         Returns
         -------
@@ -206,7 +208,9 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
         y : array-like of shape (n_samples,)
+            Labels.
         sample_weight : array-like of shape (n_samples,), default=None
             Handed on to the classifiers.
 
@@ -236,7 +240,7 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
     def _exhaustive_codes(self, n_classes):
         if n_classes > _MOST_CLASSES:
             raise ValueError(
-                f"{type(self).__name__}: exhaustive codes of {n_classes} classes would need {2 ** (n_classes - 1) - 1:,} "
+                f"{type(self).__name__}: exhaustive codes of {n_classes} classes need {2 ** (n_classes - 1) - 1:,} "
                 f"classifiers; at most {_MOST_CLASSES} classes are taken, use one-vs-rest for more."
             )
         columns = np.arange(2 ** (n_classes - 1) - 1)
