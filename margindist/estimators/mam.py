@@ -13,7 +13,7 @@ from margindist.estimators._base import (
     with_callbacks,
 )
 from margindist.solvers._rows import as_rows, products, weighted_sums
-from margindist.solvers.average_margin import SLOPES, choose, kernel_sums
+from margindist.solvers.average_margin import SLOPES, find_bias, kernel_sums, search_slope
 
 _N_FOLDS = 5
 
@@ -151,48 +151,50 @@ class MAMClassifier(MarginClassifier):
         """
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
-        folds = self._deal(data.codes)
-        shape = (len(folds), folds.max() + 1, len(self.classes_))
-        groups = np.zeros(shape)  # the weight of each row, in the place of its fold and class
-        groups[np.arange(len(folds)), folds, data.codes] = data.weights
-        groups = groups.reshape(len(folds), -1)
-        needed = self.bias == "optimal" or self.slope == "cv"
-        if self.kernel == "linear":
-            rows = as_rows(data.X)
-            vectors = weighted_sums(rows, groups)
-            sums = products(rows, vectors.T) if needed else None
-            factors, biases = self._choose(sums, shape, folds, data)
-            self.coef_ = factors @ vectors.reshape(*shape[1:], -1).sum(axis=0)
+        signs = np.array(self._sign_vectors(data.codes))
+        kernel = self._kernel(data)
+        if self.slope == "cv":
+            slopes, scores = self._search_slopes(data, signs, kernel)
         else:
-            kernel = self._kernel(data)
-            sums = kernel_sums(kernel, data.X, groups) if needed else None
-            factors, biases = self._choose(sums, shape, folds, data)
-            self._store_kernel(data.X, factors[:, data.codes] * data.weights, kernel, data.kept)
-        self.intercept_ = biases
+            slopes, scores = np.full(len(signs), float(self.slope)), None
+        alphas = np.where(signs > 0, 1.0, -slopes[:, None]) * (data.weights / data.weights.sum())
+        if self.kernel == "linear":
+            self.coef_ = weighted_sums(as_rows(data.X), alphas.T)
+        else:
+            self._store_kernel(data.X, alphas, kernel, data.kept)
+        if self.bias == "optimal" and scores is None:
+            linear = self.kernel == "linear"
+            scores = products(as_rows(data.X), self.coef_.T) if linear else kernel_sums(kernel, data.X, alphas.T)
+        self.intercept_ = np.array([
+            find_bias(self.bias, None if scores is None else scores[:, k], slopes[k], signs[k], data.weights)
+            for k in range(len(signs))
+        ])  # fmt: skip
+        self.slope_ = slopes if len(slopes) > 1 else float(slopes[0])
         return self
 
-    def _deal(self, codes):
-        """Return the fold of each row, every class spread evenly; all in one fold unless the slope is sought."""
-        folds = np.zeros(len(codes), dtype=np.intp)
-        if self.slope == "cv":
-            shuffled = self._rng().permutation(len(codes))
-            folds[shuffled[np.argsort(codes[shuffled], kind="stable")]] = np.arange(len(codes)) % _N_FOLDS
-        return folds
-
-    def _choose(self, sums, shape, folds, data):
-        """Choose slope and bias of every two-class problem; return the factors of the class sums, and the biases."""
-        sums = None if sums is None else sums.reshape(shape)
-        given = None if self.slope == "cv" else float(self.slope)
-        signs = self._sign_vectors(data.codes)
-        positives = [1] if len(signs) == 1 else np.arange(len(signs))
-        chosen = [
-            choose(sums, c, folds, s, data.weights, slope=given, bias=self.bias) for c, s in zip(positives, signs)
+    def _search_slopes(self, data, signs, kernel):
+        """Choose the slopes by cross-validation; return them with the scores of the rows, a column a problem."""
+        folds = self._deal(data.codes)
+        groups = np.zeros((len(folds), _N_FOLDS, len(self.classes_)))  # the weight of each row, at its fold and class
+        groups[np.arange(len(folds)), folds, data.codes] = data.weights
+        columns = groups.reshape(len(folds), -1)
+        if self.kernel == "linear":
+            rows = as_rows(data.X)
+            sums = products(rows, weighted_sums(rows, columns).T)
+        else:
+            sums = kernel_sums(kernel, data.X, columns)
+        sums = sums.reshape(groups.shape)
+        positives = [1] if len(signs) == 1 else range(len(signs))
+        found = [
+            search_slope(sums, positive, folds, s, data.weights, self.bias) for positive, s in zip(positives, signs)
         ]
-        slopes = np.array([choice.slope for choice in chosen])
-        self.slope_ = slopes if len(slopes) > 1 else float(slopes[0])
-        if given is None:
-            self.slope_grid_ = SLOPES.copy()
-            self.slope_cv_error_ = np.array([choice.errors for choice in chosen]) / data.weights.sum()
-        factors = np.repeat(-slopes[:, None], shape[2], axis=1)
-        factors[np.arange(len(signs)), positives] = 1.0
-        return factors / data.weights.sum(), np.array([choice.bias for choice in chosen])
+        self.slope_grid_ = SLOPES.copy()
+        self.slope_cv_error_ = np.array([search.errors for search in found]) / data.weights.sum()
+        return np.array([search.slope for search in found]), np.column_stack([search.scores for search in found])
+
+    def _deal(self, codes):
+        """Return the fold of each row, every class spread evenly."""
+        shuffled = self._rng().permutation(len(codes))
+        folds = np.empty(len(codes), dtype=np.intp)
+        folds[shuffled[np.argsort(codes[shuffled], kind="stable")]] = np.arange(len(codes)) % _N_FOLDS
+        return folds

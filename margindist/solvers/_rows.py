@@ -189,6 +189,9 @@ def products(rows, W):
     out = np.zeros((n_rows(rows), W.shape[1]))
     if isinstance(rows, SparseRows):
         return _sparse_products(rows, W, out)
+    if W.shape[1] == 1:
+        scores(rows._replace(bias=0.0), np.ascontiguousarray(W[:, 0]), out[:, 0])
+        return out
     for start in range(0, len(out), _STRIP_ROWS):
         strip = rows.X[start : start + _STRIP_ROWS].astype(np.float64, copy=False)
         np.matmul(strip, W, out=out[start : start + _STRIP_ROWS])

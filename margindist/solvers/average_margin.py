@@ -10,7 +10,7 @@ scores of the rows, so everything here works on plain vectors.
 .. math:: E_R = \sum_{y_i = 1, f_i \le u} s_i + \sum_{y_i = -1, f_i \ge v} s_i , \qquad
           E_S = \sum_{y_i = 1, f_i \le u} s_i (v - f_i) + \sum_{y_i = -1, f_i \ge v} s_i (f_i - u)
 
-are the errors and the slack (eqs. 14 and 16), both differences of cumulative sums: one sort serves all thresholds.
+are the errors and the slack (eqs. 14 and 16), both running sums: one sort serves all thresholds.
 Where errors are fewest, a negative row stands at ``u`` and a positive one at ``v``, as the paper's pairs have it
 (eq. 25 must take the smallest positive score above ``u``, not the largest). It may also be best to give all rows to
 one class; then the missing neighbour is imagined one whole range of scores away.
@@ -19,8 +19,9 @@ one class; then the missing neighbour is imagined one whole range of scores away
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 
-__all__ = ["SLOPES", "Bias", "Choice", "best_bias", "choose", "kernel_sums"]
+__all__ = ["SLOPES", "Bias", "Search", "best_bias", "find_bias", "kernel_sums", "search_slope"]
 
 # The factors of the negative class that Abe (2016) tries: 0.05, 0.1, 0.2, …, 1 and their inverses.
 SLOPES = np.array([0.05, *(k / 10 for k in range(1, 11)), *(10 / k for k in range(9, 0, -1)), 20.0])
@@ -37,12 +38,12 @@ class Bias(NamedTuple):
     slack: float
 
 
-class Choice(NamedTuple):
-    """Slope and bias of one two-class problem, and what each slope of the grid cost in cross-validation."""
+class Search(NamedTuple):
+    """A slope, what each slope of the grid cost in cross-validation, and the scores of all rows with this one."""
 
     slope: float
-    bias: float
-    errors: np.ndarray | None
+    errors: np.ndarray
+    scores: np.ndarray
 
 
 def best_bias(scores, signs, weights):
@@ -59,77 +60,52 @@ def best_bias(scores, signs, weights):
     Bias
     """
     order = np.argsort(scores)
-    middle = 0.5 * (scores[order[0]] + scores[order[-1]])
-    f = scores[order] - middle  # slack is a difference of large sums: keep them small
-    positive = np.where(signs[order] > 0, weights[order], 0.0)
-    negative = weights[order] - positive
-
-    width = f[-1] - f[0]
-    equal = _EQUAL * max(abs(scores[order[0]]), abs(scores[order[-1]]))
-    reach = width if width > equal else max(1.0, abs(middle))
-    cuts = np.concatenate([[0], np.flatnonzero(np.diff(f) > equal) + 1, [len(f)]])
-    below = np.concatenate([[f[0] - reach], f])[cuts]
-    above = np.concatenate([f, [f[-1] + reach]])[cuts]
-
-    lost_positive = _cumulative(positive)[cuts]
-    kept_negative = _cumulative(negative)[cuts]
-    lost_negative = kept_negative[-1] - kept_negative
-    errors = lost_positive + lost_negative
-    fewest = np.flatnonzero(errors <= errors.min() + 1e-12 * (lost_positive[-1] + kept_negative[-1]))
-    cuts, below, above = cuts[fewest], below[fewest], above[fewest]
-    lost_positive, lost_negative = lost_positive[fewest], lost_negative[fewest]
-
-    negative_moment = _cumulative(negative * f)
-    slack = above * lost_positive - _cumulative(positive * f)[cuts]
-    slack += negative_moment[-1] - negative_moment[cuts] - below * lost_negative
-    best = np.flatnonzero(slack <= slack.min() + 1e-12 * weights.sum() * reach)
-    chosen = best[np.argmax(above[best] - below[best])]
-    value = -(middle + 0.5 * (below[chosen] + above[chosen]))
-    return Bias(value, float(errors[fewest[chosen]]), float(max(slack[chosen], 0.0)))
+    lowest, highest = scores[order[0]], scores[order[-1]]
+    equal = _EQUAL * max(abs(lowest), abs(highest))
+    reach = highest - lowest if highest - lowest > equal else max(1.0, abs(lowest))
+    return Bias(*_scan(scores[order], signs[order], weights[order], equal, reach))
 
 
-def choose(sums, positive, folds, signs, weights, *, slope, bias):
-    """Choose slope and bias of one two-class problem.
+@njit(cache=True, nogil=True)
+def _scan(f, signs, weights, equal, reach):
+    """Look at every gap between neighbouring scores, twice: for the fewest errors, then for the least slack."""
+    total, negative, origin = 0.0, 0.0, f[0]
+    moment = 0.0  # of the negative rows above the gap, about the lowest score
+    for i in range(len(f)):
+        total += weights[i]
+        if signs[i] < 0:
+            negative += weights[i]
+            moment += weights[i] * (f[i] - origin)
 
-    Parameters
-    ----------
-    sums : ndarray of shape (n_rows, n_folds, n_classes) or None
-        For every row, the weighted sum of its kernel values with the rows of each fold and class. A classifier trained
-        without a fold is the total without that fold, so no kernel value is ever computed twice. Not needed for a
-        given slope and a bias other than "optimal".
-    positive : int, the class that is positive here
-    folds : ndarray of shape (n_rows,), the fold of each row
-    signs, weights : ndarray of shape (n_rows,)
-    slope : float, or None to choose it from ``SLOPES`` by cross-validation
-    bias : {"optimal", "mean", "zero"}
+    fewest = errors = negative
+    for i in range(len(f)):
+        errors += weights[i] if signs[i] > 0 else -weights[i]
+        if i + 1 == len(f) or f[i + 1] - f[i] > equal:
+            fewest = min(fewest, errors)
 
-    Returns
-    -------
-    Choice
-    """
-    if sums is None:
-        return Choice(slope, _find_bias(bias, None, slope, signs, weights), None)
-    plus = sums[:, :, positive]
-    minus = np.delete(sums, positive, axis=2).sum(axis=2)
-    errors = None
-    if slope is None:
-        errors = _slope_errors(plus, minus, folds, signs, weights, bias)
-        best = np.flatnonzero(errors <= errors.min() + 1e-12 * weights.sum())
-        slope = SLOPES[best[np.argmin(np.abs(np.log(SLOPES[best])))]]
-    scores = (plus.sum(axis=1) - slope * minus.sum(axis=1)) / weights.sum()
-    return Choice(slope, _find_bias(bias, scores, slope, signs, weights), errors)
-
-
-def kernel_sums(kernel, X, groups):
-    """Return the kernel values of every row with all rows times ``groups``, a strip of the Gram matrix at a time."""
-    out = np.empty_like(groups)
-    strip = max(1, _STRIP_VALUES // len(groups))
-    for start in range(0, len(out), strip):
-        out[start : start + strip] = kernel(X[start : start + strip], X) @ groups
-    return out
+    limit, close = fewest + _EQUAL * total, _EQUAL * total * reach
+    lost_positive, positive_moment, lost_negative = 0.0, 0.0, negative
+    value, found, slack, width = 0.0, 0.0, np.inf, 0.0
+    for i in range(-1, len(f)):
+        if i >= 0 and signs[i] > 0:
+            lost_positive += weights[i]
+            positive_moment += weights[i] * (f[i] - origin)
+        elif i >= 0:
+            lost_negative -= weights[i]
+            moment -= weights[i] * (f[i] - origin)
+        below = f[i] if i >= 0 else f[0] - reach
+        above = f[i + 1] if i + 1 < len(f) else f[i] + reach
+        if above - below <= equal or lost_positive + lost_negative > limit:
+            continue
+        here = (above - origin) * lost_positive - positive_moment + moment - (below - origin) * lost_negative
+        if here < slack - close or (here <= slack + close and above - below > width):
+            value, found = -0.5 * (below + above), lost_positive + lost_negative
+            slack, width = max(here, 0.0), above - below
+    return value, found, slack
 
 
-def _find_bias(rule, scores, slope, signs, weights):
+def find_bias(rule, scores, slope, signs, weights):
+    """Return the bias by the rule "optimal" (which alone looks at the scores), "mean" or "zero"."""
     if rule == "optimal":
         return best_bias(scores, signs, weights).value
     if rule == "mean":  # eq. 13; a negative row counts as often as it does in the direction
@@ -137,8 +113,25 @@ def _find_bias(rule, scores, slope, signs, weights):
     return 0.0
 
 
-def _slope_errors(plus, minus, folds, signs, weights, bias):
-    """Return the weight of the rows misclassified in cross-validation, for every slope."""
+def search_slope(sums, positive, folds, signs, weights, bias):
+    """Choose the slope of one two-class problem by cross-validation.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (n_rows, n_folds, n_classes)
+        For every row, the weighted sum of its kernel values with the rows of each fold and class. A classifier trained
+        without a fold is the total without that fold, so no kernel value is ever computed twice.
+    positive : int, the class that is positive here
+    folds : ndarray of shape (n_rows,), the fold of each row
+    signs, weights : ndarray of shape (n_rows,)
+    bias : {"optimal", "mean", "zero"}, the rule applied in each fold
+
+    Returns
+    -------
+    Search
+    """
+    plus = sums[:, :, positive]
+    minus = np.delete(sums, positive, axis=2).sum(axis=2)
     errors = np.zeros(len(SLOPES))
     for fold in range(plus.shape[1]):
         outside = folds == fold
@@ -150,13 +143,17 @@ def _slope_errors(plus, minus, folds, signs, weights, bias):
         with_minus = (minus.sum(axis=1) - minus[:, fold]) / total
         for k, slope in enumerate(SLOPES):
             scores = with_plus - slope * with_minus
-            b = _find_bias(bias, scores[inside], slope, signs[inside], weights[inside])
+            b = find_bias(bias, scores[inside], slope, signs[inside], weights[inside])
             errors[k] += weights[outside] @ ((scores[outside] + b > 0) != (signs[outside] > 0))
-    return errors
+    best = np.flatnonzero(errors <= errors.min() + 1e-12 * weights.sum())
+    slope = SLOPES[best[np.argmin(np.abs(np.log(SLOPES[best])))]]
+    return Search(slope, errors, (plus.sum(axis=1) - slope * minus.sum(axis=1)) / weights.sum())
 
 
-def _cumulative(values):
-    """Return the sums of the first 0, 1, …, n values."""
-    out = np.zeros(len(values) + 1)
-    np.cumsum(values, out=out[1:])
+def kernel_sums(kernel, X, groups):
+    """Return the kernel values of every row with all rows times ``groups``, a strip of the Gram matrix at a time."""
+    out = np.empty_like(groups)
+    strip = max(1, _STRIP_VALUES // len(groups))
+    for start in range(0, len(out), strip):
+        out[start : start + strip] = kernel(X[start : start + strip], X) @ groups
     return out

@@ -1,10 +1,12 @@
 """Slow and obvious versions of the closed forms."""
 
+from itertools import pairwise
+
 import numpy as np
 
 
 def brute_force_bias(scores, signs, weights):
-    """Try every threshold between neighbouring distinct scores and beyond both ends; return errors and slack of the best.
+    """Try all thresholds between neighbouring distinct scores and beyond both ends; return the least errors and slack.
 
     Beyond an end the missing neighbour is one range of scores away (1 if all scores are equal).
     """
@@ -12,7 +14,7 @@ def brute_force_bias(scores, signs, weights):
     reach = values[-1] - values[0] or max(1.0, abs(values[0]))
     ends = np.concatenate([[values[0] - reach], values, [values[-1] + reach]])
     best = (np.inf, np.inf)
-    for u, v in zip(ends[:-1], ends[1:], strict=True):
+    for u, v in pairwise(ends):
         bias, rho = -(u + v) / 2, (v - u) / 2
         slack = np.maximum(0.0, rho - signs * (scores + bias))
         wrong = signs * (scores + bias) < 0
