@@ -27,7 +27,7 @@ from margindist.solvers.least_squares import (
     solve_gram,
 )
 
-_MANY_COLUMNS = 1000  # sparse data with more are left to conjugate gradients
+_LARGEST_FACTOR = 5000  # sparse data with more rows and more columns are left to conjugate gradients
 
 
 class LSSVMPath(NamedTuple):
@@ -77,8 +77,9 @@ class LSSVMClassifier(MarginClassifier):
         Whether there is a bias, which is not penalised.
     solver : {"auto", "cholesky", "cg"}, default="auto"
         For ``kernel="linear"``: "cholesky" takes O(n_samples n_features²) (or the other way round, if there are more
-        features than samples), "cg" (conjugate gradients) a few passes over the stored values; "auto" is "cg" for
-        sparse data with more than 1,000 features. Other kernels always use one Cholesky factorisation.
+        features than samples), "cg" (conjugate gradients) a hundred passes or so over the stored values; "auto" is
+        "cg" for sparse data with more than 5,000 samples and features. Other kernels always use one Cholesky
+        factorisation.
     tol : float, default=1e-8
         Relative duality gap at which "cg" stops.
     max_iter : int, default=1000
@@ -265,8 +266,8 @@ class LSSVMClassifier(MarginClassifier):
                 f"{type(self).__name__}: solver='cg' works with kernel='linear' only, got kernel={self.kernel!r}; "
                 f"use solver='auto'."
             )
-        wide = sp.issparse(X) and X.shape[1] > _MANY_COLUMNS and self.kernel == "linear"
-        return ("cg" if wide else "cholesky") if self.solver == "auto" else self.solver
+        large = sp.issparse(X) and min(X.shape) > _LARGEST_FACTOR and self.kernel == "linear"
+        return ("cg" if large else "cholesky") if self.solver == "auto" else self.solver
 
     def _has_few_columns(self, X):
         return self.kernel == "linear" and X.shape[1] <= X.shape[0]
