@@ -211,7 +211,7 @@ class LSSVMClassifier(MarginClassifier):
             self._store_linear(coefs)
         else:
             biases = coefs[:, -1].copy() if self.fit_intercept else np.zeros(len(coefs))
-            self._store_kernel(data.X, coefs[:, : len(data.codes)], self._kernel_of(data), data.kept)
+            self._store_kernel(data, coefs[:, : len(data.codes)], self._kernel_of(data))
             self.intercept_ = biases
         self._store_convergence(solutions)
         return self

@@ -161,7 +161,7 @@ class MAMClassifier(MarginClassifier):
         if self.kernel == "linear":
             self.coef_ = weighted_sums(as_rows(data.X), alphas.T)
         else:
-            self._store_kernel(data.X, alphas, kernel, data.kept)
+            self._store_kernel(data, alphas, kernel)
         if self.bias == "optimal" and scores is None:
             linear = self.kernel == "linear"
             scores = products(as_rows(data.X), self.coef_.T) if linear else kernel_sums(kernel, data.X, alphas.T)

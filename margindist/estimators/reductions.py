@@ -136,7 +136,7 @@ class SVRClassifier(MarginClassifier):
             for alpha, one in zip(alphas, fitted):
                 dual_coef = one.dual_coef_.toarray() if sp.issparse(one.dual_coef_) else one.dual_coef_
                 alpha[one.support_] = dual_coef.ravel()
-            self._store_kernel(data.X, alphas, kernel, data.kept)
+            self._store_kernel(data, alphas, kernel)
         self.intercept_ = np.array([float(np.ravel(one.intercept_)[0]) for one in fitted])
         self.n_iter_ = max(1, *(int(np.max(one.n_iter_)) for one in fitted))
         return self
