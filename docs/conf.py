@@ -39,3 +39,13 @@ html_theme_options = {
 }
 html_show_sourcelink = False
 html_show_copyright = False
+
+
+def quote_fitted_names(app, what, name, obj, options, lines):
+    """Quote `n_features_in_` in shapes: a bare word with a final underscore is a link in reStructuredText."""
+    lines[:] = [line.replace("(n_features_in_,)", "(``n_features_in_``,)") for line in lines]
+
+
+def setup(app):
+    """Run before numpydoc rewrites the docstrings."""
+    app.connect("autodoc-process-docstring", quote_fitted_names, priority=400)
