@@ -31,9 +31,10 @@ Breast cancer: {n_train} training and {n_test} test samples, {n_features} featur
 """
 
 CLOSING = """\
-On the test samples the margin terms bring spread / mean from {svm_spread:.2f} (SVM) to {ldm_spread:.2f} (LDM), and the mean margin
-from {svm_mean:.2f} to {ldm_mean:.2f}: here the variance is bought with some of the mean. One split of one data set says nothing
-about accuracy in general; do not expect LDM to beat a well-tuned SVM.
+On the test samples the margin terms bring spread / mean from {svm_spread:.2f} (SVM) to {ldm_spread:.2f} (LDM),
+and the mean margin from {svm_mean:.2f} to {ldm_mean:.2f}: here the variance is bought with some of the mean.
+One split of one data set says nothing about accuracy in general; do not expect LDM to beat a
+well-tuned SVM.
 """
 
 
