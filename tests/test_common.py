@@ -16,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from margindist import (
     ECOCClassifier,
+    LDMClassifier,
     LSSVMClassifier,
     MAMClassifier,
     SVRClassifier,
@@ -23,6 +24,8 @@ from margindist import (
 
 CLASSIFIERS = [
     ECOCClassifier(LSSVMClassifier()),
+    LDMClassifier(),
+    LDMClassifier(kernel="rbf"),
     LSSVMClassifier(),
     LSSVMClassifier(kernel="rbf", space="empirical"),
     MAMClassifier(),
