@@ -449,6 +449,7 @@ def cholesky_factor(gram, tol=1e-10):
     Takes the memory of one more Gram matrix, and of the features. Pivots stop at ``tol`` times the largest entry of
     the diagonal.
     """
+    gram = gram.whole()
     values = gram.values if isinstance(gram, FullGram) else gram.columns(np.arange(gram.n))
     top = max(gram.diagonal.max(initial=0.0), np.finfo(float).tiny)
     lower, order, rank, _ = dpstrf(values.T, tol=tol * top, lower=1)
@@ -479,6 +480,7 @@ def is_indefinite(gram, rng, tol=1e-9):
     if gram.n <= _EXACT_BELOW:
         values = eigvalsh(gram.columns(np.arange(gram.n)))
         return bool(values[0] < -tol * max(values[-1], 0.0))
+    gram = gram.whole()
     basis = np.zeros((_LANCZOS_STEPS + 1, gram.n))
     start = rng.standard_normal(gram.n)
     basis[0] = start / np.linalg.norm(start)
