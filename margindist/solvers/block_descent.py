@@ -42,7 +42,7 @@ from scipy.linalg.blas import dgemm
 from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution
+from margindist.solvers._solution import Solution, relative
 
 _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
@@ -54,7 +54,7 @@ _LARGEST_BLOCK = 2048  # when so many are strictly inside their box
 _STEPS = 200  # coordinate steps a row of the block before a Newton step
 _ROUNDS = 3
 _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
-_LONGEST = 1e6  # a hard margin needs weights at least this long (in units of the longest row): not separable
+_LONGEST = 1e5  # a hard margin needs weights at least this long (in units of the longest row): not separable
 _ATTEMPTS = 12  # certificates, each for a smaller gap of the model
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
@@ -113,17 +113,18 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         if status == "stalled" and fallback:
             beta, z = _interior_point(problem, tol)
             fallback, status = False, ""
-        now, z = certify(objective, gram, signs, weights, beta, z)
-        lower = max(lower, now.objective - now.gap * abs(now.objective)) if np.isfinite(now.gap) else lower
+        now, exact_z = certify(objective, gram, signs, weights, beta, z)
+        lower = max(lower, _dual_value(now))
         best = now if best is None or now.objective < best.objective else best
-        gap = (best.objective - lower) / abs(best.objective) if np.isfinite(lower) else np.inf
+        gap = relative(best.objective - lower, best.objective)
         if gap <= tol:
             status = "optimal"
-        elif not np.isfinite(objective.C) and _inseparable(problem, beta):
+        elif objective.hard and _inseparable(problem, beta):
             status = "infeasible"
         if status:
             break
-    return best._replace(gap=max(gap, 0.0), n_iter=n_iter, status=status or "stalled")
+        z = _correct(problem, curvature, z, exact_z)
+    return best._replace(gap=gap, n_iter=n_iter, status=status or "stalled")
 
 
 def certify(objective, gram, signs, weights, beta, margins):
@@ -133,14 +134,18 @@ def certify(objective, gram, signs, weights, beta, margins):
     square_norm = coef @ (signs * z)
     share = weights / weights.sum()
     scale = 1.0
-    if not np.isfinite(objective.C) and z.min() > 0.0:
+    if objective.hard and z.min() > 0.0:
         scale = 1.0 / z.min()
     away = scale * z - margins
     value = objective.value(scale**2 * square_norm, scale * z, weights)
     gap = 0.5 * (scale - 1.0) ** 2 * square_norm + objective.complementarity(beta, scale * z, weights)
     gap += 2.0 * objective.lambda1 * (share @ (away - share @ away) ** 2)
-    relative = gap / abs(value) if np.isfinite(value) else np.inf
-    return Solution(scale * coef, beta.copy(), value, relative, 0, ""), z
+    return Solution(scale * coef, beta.copy(), value, relative(gap, value), 0, ""), z
+
+
+def _dual_value(solution):
+    finite = np.isfinite(solution.objective)
+    return solution.objective - solution.gap * abs(solution.objective) if finite else -np.inf
 
 
 # ---------------------------------------------------------------------- the matrix
@@ -211,6 +216,20 @@ def _model_margins(problem, curvature, beta):
     return z
 
 
+def _correct(problem, curvature, margins, exact):
+    """Return margins nearer to those of the multipliers: a Newton step with H̃ from what the model said to what is.
+
+    The coefficients made with ``margins`` have the margins ``exact``; their own equation α = Y(λ2 p + β − Pz) misses
+    by e = −YP(exact − margins), and the solution's margins are those of α + He.
+    """
+    share = problem.weights / problem.weights.sum()
+    away = exact - margins
+    e = -4.0 * problem.objective.lambda1 * problem.signs * share * (away - share @ away)
+    image = curvature.gram.dot(e) - curvature.B @ (curvature.B.T @ e)
+    image += curvature.kappa * (curvature.u @ e) * curvature.u
+    return exact + problem.signs * image
+
+
 def _move(problem, curvature, which, change, z):
     """Add to the margins what a change of some multipliers does."""
     signed = problem.signs[which] * change
@@ -235,7 +254,7 @@ def _block(problem, curvature, which):
 
 def _guess(problem, features, tol):
     """Return multipliers from the problem on the features alone; zeros if those say nothing about a hard margin."""
-    if features.shape[1] == 0 or (tol == _ROUGH and not np.isfinite(problem.objective.C)):
+    if features.shape[1] == 0 or (tol == _ROUGH and problem.objective.hard):
         return np.zeros(problem.gram.n)
     solution = interior_point.solve(problem.objective, as_rows(features), problem.signs, problem.weights, tol=tol)
     return np.clip(solution.dual, 0.0, problem.upper)
@@ -300,7 +319,7 @@ def _model_gap(problem, beta, z):
     """Return the objective at the model's point, scaled under a hard margin, and its relative distance to the dual's."""
     objective, weights = problem.objective, problem.weights
     scale = 1.0
-    if not np.isfinite(objective.C):
+    if objective.hard:
         if z.min() <= 0.0:
             return np.inf, np.inf
         scale = 1.0 / z.min()
@@ -308,7 +327,7 @@ def _model_gap(problem, beta, z):
     square_norm = objective.dual_coef(beta, z, weights) @ z
     value = objective.value(scale**2 * square_norm, scale * z, weights)
     dual = beta.sum() - 0.5 * ((objective.lambda2 * share + beta) @ z)
-    return value, (value - dual) / abs(value)
+    return value, relative(value - dual, value)
 
 
 def _violation(z, beta, upper):
@@ -422,19 +441,20 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
         if n_iter < check and n_iter < max_iter:
             continue
         check = n_iter + max(1, n_iter // 4)
-        now, z = certify(objective, gram, signs, weights, beta, H @ (objective.lambda2 * share + beta))
-        lower = max(lower, now.objective - now.gap * abs(now.objective)) if np.isfinite(now.gap) else lower
+        z = H @ (objective.lambda2 * share + beta)
+        now, _ = certify(objective, gram, signs, weights, beta, z)
+        lower = max(lower, _dual_value(now))
         best = now if best is None or now.objective < best.objective else best
-        gap = (best.objective - lower) / abs(best.objective) if np.isfinite(lower) else np.inf
+        gap = relative(best.objective - lower, best.objective)
         if report is not None and report(n_iter, best.coef, best.objective, gap):
             status = "stopped"
         elif gap <= tol:
             status = "optimal"
-        elif not np.isfinite(objective.C) and _inseparable(_Problem(objective, gram, signs, weights, upper), beta):
+        elif objective.hard and _inseparable(_Problem(objective, gram, signs, weights, upper), beta):
             status = "infeasible"
         if status:
             break
-    return best._replace(gap=max(gap, 0.0), n_iter=n_iter, status=status or "iteration limit")
+    return best._replace(gap=gap, n_iter=n_iter, status=status or "iteration limit")
 
 
 @njit(cache=True, nogil=True)
