@@ -55,7 +55,7 @@ _STEPS = 200  # coordinate steps a row of the block before a Newton step
 _ROUNDS = 3
 _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
 _LONGEST = 1e5  # a hard margin needs weights at least this long (in units of the longest row): not separable
-_ATTEMPTS = 12  # certificates, each for a smaller gap of the model
+_ATTEMPTS = 50  # certificates; one or two as a rule
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
@@ -104,11 +104,15 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     gram = gram if exact else gram.whole()
     problem = _Problem(objective, gram, signs, weights, objective.C * weights)
     curvature = _curvature(problem, factor.features, exact)
-    beta = np.minimum(start.dual, problem.upper) if start is not None else _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
+    beta = (
+        np.minimum(start.dual, problem.upper)
+        if start is not None
+        else _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
+    )
     z = _model_margins(problem, curvature, beta)
-    n_iter, best, lower, fallback = 0, None, -np.inf, _factor_affordable(gram)
-    for attempt in range(_ATTEMPTS):
-        goal = 0.5 * tol * 0.3**attempt
+    n_iter, best, lower, goal, fallback = 0, None, -np.inf, 0.5 * tol, _factor_affordable(gram)
+    for _ in range(_ATTEMPTS):
+        before = n_iter
         n_iter, status = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report)
         if status == "stalled" and fallback:
             beta, z = _interior_point(problem, tol)
@@ -124,6 +128,7 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         if status:
             break
         z = _correct(problem, curvature, z, exact_z)
+        goal = 0.1 * max(min(gap, 1.0), tol) if n_iter > before else 0.1 * goal
     return best._replace(gap=gap, n_iter=n_iter, status=status or "stalled")
 
 
@@ -462,9 +467,10 @@ def dcd_pass(H, upper, beta, z):
     """Step exactly in each multiplier in turn; keep the margins ``z`` up to date."""
     for i in range(len(beta)):
         row = H[i]
-        if row[i] <= 0.0:
-            continue
-        new = min(max(beta[i] - (z[i] - 1.0) / row[i], 0.0), upper[i])
+        if row[i] > 0.0:
+            new = min(max(beta[i] - (z[i] - 1.0) / row[i], 0.0), upper[i])
+        else:  # an empty row: its margin stays 0
+            new = upper[i] if np.isfinite(upper[i]) else beta[i]
         change = new - beta[i]
         if change != 0.0:
             beta[i] = new
