@@ -1,10 +1,11 @@
 """Kernel LDM beside SVC: `python -m benchmarks.bench_kernel [section ...]`, with MARGINDIST_DATA set.
 
-Sections: whole (the Gram matrix fits), limited (it must not be held). RBF kernel, gamma="scale", λ1 = λ2 = 0.25; ours is
-certified to a relative duality gap of 1e-3 by an exact product with the Gram matrix. Columns "sklearnex" are
+Sections: whole (the Gram matrix fits), limited (it must not be held). RBF kernel, gamma="scale", λ1 = λ2 = 0.25; ours
+is certified to a relative duality gap of 1e-3 by an exact product with the Gram matrix. Columns "sklearnex" are
 scikit-learn-intelex, where it is installed.
 """
 
+import contextlib
 import importlib
 import sys
 
@@ -27,10 +28,8 @@ def fit(X, y, C, limit):
 
 def peers(C):
     found = {"SVC": SVC(C=C, cache_size=1000)}
-    try:
+    with contextlib.suppress(ImportError):
         found["sklearnex"] = importlib.import_module("sklearnex.svm").SVC(C=C, cache_size=1000)
-    except ImportError:
-        pass
     return found
 
 
@@ -40,7 +39,7 @@ def compare(name, X, y, limit):
         others = peers(C)
         calls = [lambda C=C: fit(X, y, C, limit)] + [lambda p=peer: p.fit(X, y) for peer in others.values()]
         calls[0]()  # compilation is not the fit's
-        (solution, seconds), *rest = in_turn(*calls)
+        (solution, seconds), *rest = in_turn(*calls, longest=10.0)
         row = {"data": f"{name} {X.shape[0]}x{X.shape[1]}", "C": C, "LDM s": seconds}
         for peer, (_, peer_seconds) in zip(others, rest, strict=True):
             row |= {f"{peer} s": peer_seconds, f"ratio to {peer}": seconds / peer_seconds}

@@ -387,8 +387,11 @@ def partial_cholesky(gram, n_components, rng, tol=1e-10):
     Parameters
     ----------
     gram : FullGram or CachedGram
+        Where the columns come from.
     n_components : int
+        Largest rank.
     rng : numpy.random.Generator
+        Draws the pivots.
     tol : float
         Stop when this share of the trace is left.
 
@@ -432,9 +435,13 @@ def nystroem(X, kernel, n_components, rng):
     Parameters
     ----------
     X : ndarray or CSR of shape (n, n_features)
+        Training rows.
     kernel : Kernel
+        Its bias counts as a feature like any other.
     n_components : int
+        Most landmarks, and most features.
     rng : numpy.random.Generator
+        Draws the landmarks.
 
     Returns
     -------

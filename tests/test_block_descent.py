@@ -146,8 +146,7 @@ def test_hard_margin_that_does_not_exist(rng):
     gram = gram_matrix(X, Kernel("rbf", bias=1.0))
     problem = (LDM(np.inf, 0.25, 0.25), gram, signs, np.ones(30))
     assert block_descent.solve(*problem).status == "infeasible"
-    unfinished = block_descent.solve_dcd(*problem)
-    assert unfinished.status == "iteration limit" and np.isinf(unfinished.gap)
+    assert block_descent.solve_dcd(*problem).status == "infeasible"
 
 
 def plain_pass(H, upper, beta, lambda_share):

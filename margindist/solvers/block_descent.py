@@ -19,7 +19,7 @@ it from the exact margins still descends.
 
 **Blocks.** As in ThunderSVM (Wen et al. 2018): take the rows that violate the optimality conditions most and the rows
 strictly inside their box, fetch their block of H̃, solve that small problem, move all margins, repeat. The small problem
-is solved by greedy coordinate descent, which finds the bounds that are active, and Newton steps on the face they leave
+is solved by coordinate descent on the worst violators, which finds the bounds that are active, and Newton steps on the face they leave
 (Moré and Toraldo 1991), without which a large C takes very many steps. A first guess is the solution on the features of
 the partial Cholesky factor.
 
@@ -84,14 +84,23 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     Parameters
     ----------
     objective : LDM
+        What to minimise.
     gram : FullGram or CachedGram
-    signs : ndarray of shape (n,), -1 or +1
-    weights : ndarray of shape (n,), positive
-    tol : float, relative duality gap to reach
-    max_iter : int, blocks
-    start : Solution, whose multipliers to start from
-    rng : numpy.random.Generator, draws the columns that stand for all
-    report : callable, see :mod:`margindist.solvers._solution`
+        Kernel values between the training rows.
+    signs : ndarray of shape (n,)
+        Labels, -1 or +1.
+    weights : ndarray of shape (n,)
+        Sample weights, positive.
+    tol : float
+        Relative duality gap to reach.
+    max_iter : int
+        Most blocks to solve.
+    start : Solution
+        Its multipliers are where to start.
+    rng : numpy.random.Generator
+        Draws the columns that stand for all.
+    report : callable
+        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
@@ -321,7 +330,7 @@ def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
 
 
 def _model_gap(problem, beta, z):
-    """Return the objective at the model's point, scaled under a hard margin, and its relative distance to the dual's."""
+    """Return the objective at the model's point, scaled if the margin is hard, and its relative distance to the dual's."""
     objective, weights = problem.objective, problem.weights
     scale = 1.0
     if objective.hard:
@@ -459,6 +468,8 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
             status = "infeasible"
         if status:
             break
+    if not status and np.isinf(best.objective) and solve(objective, gram, signs, weights).status == "infeasible":
+        status = "infeasible"  # multipliers that grow by a step a pass would take too long to prove it
     return best._replace(gap=gap, n_iter=n_iter, status=status or "iteration limit")
 
 
