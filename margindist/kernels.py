@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
+from scipy.linalg.lapack import dpstrf
 from sklearn.metrics.pairwise import pairwise_kernels
 
-__all__ = ["KERNELS", "Kernel", "resolve_gamma"]
+__all__ = ["KERNELS", "Kernel", "factor_gram", "resolve_gamma"]
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 
@@ -68,3 +69,16 @@ def resolve_gamma(gamma, X, weights):
         squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
     variance = weights @ squares / total - (weights @ per_row / total) ** 2
     return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+
+
+def factor_gram(values, tol=1e-12):
+    """Return ``L`` with ``L @ L.T`` equal to a Gram matrix up to ``tol`` of its largest diagonal entry.
+
+    Pivoted Cholesky: ``L`` has one column a step and stops as soon as what is left is rounding, so its width is the numerical
+    rank.
+    """
+    size = values.diagonal().max()
+    packed, pivots, rank, _ = dpstrf(values, tol=tol * size, lower=1)
+    factor = np.zeros((len(values), rank))
+    factor[pivots - 1] = np.tril(packed)[:, :rank]
+    return factor
