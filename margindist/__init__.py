@@ -1,6 +1,7 @@
 """Classifiers that learn from the whole margin distribution."""
 
 from margindist.estimators.ldm import LDMClassifier
+from margindist.estimators.msvmav import MSVMAvClassifier
 
-__all__ = ["LDMClassifier"]
+__all__ = ["LDMClassifier", "MSVMAvClassifier"]
 __version__ = "0.1.0"
