@@ -14,9 +14,9 @@ starting from the w of largest mean margin, X'Sy normalised. A w with negative m
 identity for linear functions.
 
 The sign in the published formula for rows that *enter* A (eq. 8) must be a minus; no inverse is kept here at all. The
-Gram matrix X_A'SX_A changes by the rows that enter or leave, a block of each, and a Cholesky factor solves the system. With
-many columns the last factor is kept while it serves, as the preconditioner of a few conjugate gradient steps; with very
-many, conjugate gradients work on the rows themselves and nothing of size d² exists.
+Gram matrix X_A'SX_A changes by the rows that enter or leave, a block of each, and a Cholesky factor solves the system (one
+Sherman-Morrison update costs d² a row, a factor d³/3 a round however many rows move). With many columns conjugate
+gradients work on the rows themselves, and nothing of size d² exists.
 
 **Kernels.** With w = Σ a_i φ(x_i) and Gram matrix K the published proximal metric is I + K on the coefficients a (S⁻¹ + K with
 weights), its matrix (K S_A K/(nβ) + K + S⁻¹)⁻¹ an inverse of size m in every round. Let K = ΦΦ', with Φ'SΦ = diag(g), and
@@ -30,13 +30,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from scipy.linalg import cho_factor, cho_solve, eigh
-from scipy.linalg.blas import dsymv
 
-from margindist.solvers._rows import DenseRows, add_gram, add_rows, n_columns, n_rows, row_add, row_dot, scores
+from margindist.solvers._rows import DenseRows, add_gram, add_rows, n_columns, n_rows, n_stored, row_add, row_dot
 
-_ALWAYS_FACTOR = 400  # columns up to which a new factor costs less than anything else
-_DENSE_COLUMNS = 4000  # columns up to which dense rows have a Gram matrix
-_SPARSE_COLUMNS = 1000  # columns up to which sparse rows have a Gram matrix
+_ALWAYS_GRAM, _NEVER_GRAM = 200, 4000  # columns up to which, and beyond which, the choice does not look at the rows
+_STEPS_A_FACTOR = 2000  # d³ operations of a factor that cost as much as one operation of the conjugate gradients of a round
 _RESIDUAL = 1e-12  # relative residual at which conjugate gradients stop
 _CONJUGATE_STEPS = 2000
 
@@ -134,22 +132,36 @@ def _normalise(w):
 
 def _upright(rows, signs, weights, w):
     """Return coefficients, margins and mean margin, with the sign that makes the mean positive."""
-    scores(rows, w, z := np.empty(len(signs)))
-    z *= signs
-    theta = weights @ z / weights.sum()
+    theta = _mean_margin(rows, signs, weights, w, z := np.empty(len(signs)))
     return (w, z, theta) if theta >= 0.0 else (-w, -z, -theta)
 
 
+@njit(cache=True, nogil=True)
+def _mean_margin(rows, signs, weights, w, margins):
+    mean, total = 0.0, 0.0
+    for i in range(len(signs)):
+        margins[i] = signs[i] * row_dot(rows, i, w)
+        mean += weights[i] * margins[i]
+        total += weights[i]
+    return mean / total
+
+
+@njit(cache=True, nogil=True)
 def _ratio(margins, theta, weights):
     if theta == 0.0:
         return np.inf
-    return weights @ np.maximum(0.0, 1.0 - margins / theta) ** 2 / weights.sum()
+    semivariance, total = 0.0, 0.0
+    for i in range(len(margins)):
+        semivariance += weights[i] * max(0.0, theta - margins[i]) ** 2
+        total += weights[i]
+    return semivariance / (total * theta * theta)
 
 
 def _choose_system(rows, system):
     if system == "auto":
-        limit = _DENSE_COLUMNS if isinstance(rows, DenseRows) else _SPARSE_COLUMNS
-        system = "gram" if n_columns(rows) <= limit else "rows"
+        d = n_columns(rows)
+        cheap = d <= _ALWAYS_GRAM or (d <= _NEVER_GRAM and d**3 <= _STEPS_A_FACTOR * n_stored(rows))
+        system = "gram" if cheap else "rows"
     return _GramSystem if system == "gram" else _RowSystem
 
 
@@ -176,14 +188,12 @@ class _ActiveSystem:
 
 
 class _GramSystem(_ActiveSystem):
-    """With the Gram matrix of the active rows and a Cholesky factor, new or nearly so."""
+    """With the Gram matrix of the active rows and its Cholesky factor."""
 
     def __init__(self, rows, signs, weights, prox):
         super().__init__(rows, signs, weights, prox)
         self.matrix = np.diag(prox)  # lower triangle
         self.factor = None
-        self.fresh = False
-        self.patience = len(prox) // 250
 
     def _change(self, entering, leaving):
         if len(entering) + len(leaving) > np.count_nonzero(self.active):
@@ -191,61 +201,41 @@ class _GramSystem(_ActiveSystem):
             self.matrix = np.diag(self.prox)
         for which, sign in ((entering, 1.0), (leaving, -1.0)):
             add_gram(self.rows, which, self.weights[which], sign, self.matrix)
-        self.fresh = False
+        self.factor = None
 
     def _solve(self, right, start):
-        if not self.fresh and self.factor is not None and len(right) > _ALWAYS_FACTOR:
-            product = self._product
-            v, solved = conjugate_gradients(product, right, start, self._precondition, self.patience)
-            if solved:
-                return v
-        if not self.fresh:
+        if self.factor is None:
             self.factor = cho_factor(self.matrix.T, lower=False, check_finite=False)
-            self.fresh = True
-        return self._precondition(right)
-
-    def _product(self, v):
-        return dsymv(1.0, self.matrix.T, v, lower=0)
-
-    def _precondition(self, v):
-        return cho_solve(self.factor, v, check_finite=False)
+        return cho_solve(self.factor, right, check_finite=False)
 
 
 class _RowSystem(_ActiveSystem):
     """With nothing but the rows."""
 
+    which = np.empty(0, dtype=np.intp)
+
     def _change(self, entering, leaving):
         self.which = np.flatnonzero(self.active)
 
     def _solve(self, right, start):
-        if not self.active.any():
-            return right / self.prox
-        return conjugate_gradients(self._product, right, start, self._precondition, _CONJUGATE_STEPS)[0]
+        """Take conjugate gradient steps, with the proximal term as preconditioner, from the last coefficients on."""
+        v, residual = start.copy(), right - self._product(start)
+        enough = _RESIDUAL * np.linalg.norm(right)
+        slope, direction = 1.0, np.zeros(len(v))
+        for _ in range(_CONJUGATE_STEPS):
+            if np.linalg.norm(residual) <= enough:
+                break
+            ahead = residual / self.prox
+            last, slope = slope, residual @ ahead
+            direction = ahead + (slope / last) * direction
+            image = self._product(direction)
+            length = slope / (direction @ image)
+            v += length * direction
+            residual -= length * image
+        return v
 
     def _product(self, v):
         return _add_gram_product(self.rows, self.which, self.weights, v, self.prox * v)
-
-    def _precondition(self, v):
-        return v / self.prox
-
-
-def conjugate_gradients(product, right, start, precondition, max_steps):
-    """Solve a positive definite system; return the solution and whether its residual is small enough."""
-    v = start.copy()
-    residual = right - product(v)
-    enough = _RESIDUAL * np.linalg.norm(right)
-    slope, direction = 1.0, np.zeros(len(v))
-    for _ in range(max_steps):
-        if np.linalg.norm(residual) <= enough:
-            return v, True
-        ahead = precondition(residual)
-        last, slope = slope, residual @ ahead
-        direction = ahead + (slope / last) * direction
-        image = product(direction)
-        length = slope / (direction @ image)
-        v += length * direction
-        residual -= length * image
-    return v, bool(np.linalg.norm(residual) <= enough)
 
 
 @njit(cache=True, nogil=True)
