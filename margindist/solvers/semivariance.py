@@ -34,7 +34,9 @@ from scipy.linalg import cho_factor, cho_solve, eigh
 from margindist.solvers._rows import DenseRows, add_gram, add_rows, n_columns, n_rows, n_stored, row_add, row_dot
 
 _ALWAYS_GRAM, _NEVER_GRAM = 200, 4000  # columns up to which, and beyond which, the choice does not look at the rows
-_STEPS_A_FACTOR = 2000  # d³ operations of a factor that cost as much as one operation of the conjugate gradients of a round
+_STEPS_A_FACTOR = (
+    2000  # d³ operations of a factor that cost as much as one operation of the conjugate gradients of a round
+)
 _RESIDUAL = 1e-12  # relative residual at which conjugate gradients stop
 _CONJUGATE_STEPS = 2000
 
