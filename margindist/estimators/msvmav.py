@@ -12,7 +12,7 @@ from margindist.estimators._base import (
     MarginClassifier,
     with_callbacks,
 )
-from margindist.kernels import factor_gram
+from margindist.kernels import cholesky_factor, gram_matrix
 from margindist.solvers import semivariance
 from margindist.solvers._rows import as_rows
 
@@ -153,7 +153,8 @@ class MSVMAvClassifier(MarginClassifier):
             rows, metric = as_rows(data.X, self.fit_intercept), 1.0
         else:
             kernel = self._kernel(data)
-            features = semivariance.kernel_features(factor_gram(kernel(data.X, data.X)), data.weights)
+            factor = cholesky_factor(gram_matrix(data.X, kernel), tol=1e-12)
+            features = semivariance.kernel_features(factor.features, data.weights)
             rows, metric = features.rows, features.metric
 
         def solve(k, signs, report):
@@ -166,7 +167,7 @@ class MSVMAvClassifier(MarginClassifier):
         if self.kernel == "linear":
             self._store_linear([r.coef for r in rounds])
         else:
-            self._store_kernel(data.X, [features.sample_coef(r.coef) for r in rounds], kernel)
+            self._store_kernel(data, [features.sample_coef(r.coef) for r in rounds], kernel)
         return self._store_rounds(rounds)
 
     def _store_rounds(self, rounds):

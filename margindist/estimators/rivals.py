@@ -15,7 +15,7 @@ from margindist.estimators._base import (
     Requirement,
     with_callbacks,
 )
-from margindist.kernels import factor_gram
+from margindist.kernels import cholesky_factor, gram_matrix
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
 from margindist.solvers._rows import as_rows, n_columns
 
@@ -290,7 +290,7 @@ class KOMDClassifier(MarginClassifier):
         data = self._validate_training_data(X, y, sample_weight)
         kernel = self._kernel(data)._replace(bias=0.0)
         few_columns = self.kernel == "linear" and data.X.shape[1] < data.X.shape[0]
-        problem = as_rows(data.X) if few_columns else kernel(data.X, data.X)
+        problem = as_rows(data.X) if few_columns else gram_matrix(data.X, kernel).values
 
         def solve(k, signs, report):
             return simplex_qp.solve(
@@ -301,7 +301,7 @@ class KOMDClassifier(MarginClassifier):
         if self.kernel == "linear":
             self.coef_ = np.vstack([data.X.T @ point.coef for point in points])
         else:
-            self._store_kernel(data.X, [point.coef for point in points], kernel)
+            self._store_kernel(data, [point.coef for point in points], kernel)
         self.intercept_ = np.array([point.intercept if self.fit_intercept else 0.0 for point in points])
         self._store_convergence(points)
         return self
@@ -440,7 +440,7 @@ class FMMClassifier(MarginClassifier):
             rows = as_rows(data.X, self.fit_intercept)
         else:
             kernel = self._kernel(data)
-            rows = as_rows(factor_gram(kernel(data.X, data.X)))
+            rows = as_rows(cholesky_factor(gram_matrix(data.X, kernel), tol=1e-12).features)
 
         def solve(k, signs, report):
             return margin_maximisation.solve(
@@ -451,7 +451,7 @@ class FMMClassifier(MarginClassifier):
         if self.kernel == "linear":
             self._store_linear([f.coef for f in found])
         else:
-            self._store_kernel(data.X, [f.sample_coef for f in found], kernel)
+            self._store_kernel(data, [f.sample_coef for f in found], kernel)
         self.n_iter_ = max(f.n_iter for f in found)
         self.margin_, self.margin_bound_ = (_one_or_array([getattr(f, a) for f in found]) for a in ("margin", "bound"))
         return self
