@@ -32,7 +32,7 @@ from margindist.kernels import (
 )
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
-from margindist.solvers._rows import add_rows, as_rows, n_columns
+from margindist.solvers._rows import add_rows, as_rows, n_columns, n_rows, squares
 
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
@@ -353,6 +353,7 @@ class LDMClassifier(MarginClassifier):
     def _store(self, data, setting, solutions):
         self._store_convergence(solutions)
         self._store_multipliers(data, solutions)
+        self._largest_square, self._weighted = setting.largest_square(), np.ptp(data.weights) > 0.0
         if self.warm_start:
             self._warm = solutions
         if setting.gram is None and setting.factor is None:
@@ -433,6 +434,13 @@ class _Setting(NamedTuple):
     rows: tuple | None = None
     factor: Factor | None = None
     gram: FullGram | CachedGram | None = None
+
+    def largest_square(self):
+        """Return the squared length of the longest row in feature space."""
+        if self.gram is not None:
+            return self.gram.diagonal.max()
+        squares(self.rows, lengths := np.empty(n_rows(self.rows)))
+        return lengths.max()
 
     def row_coefficients(self, coef):
         """Return one coefficient a training row from the solver's own."""

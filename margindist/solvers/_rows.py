@@ -189,6 +189,17 @@ def squares(rows, out):
         out[i] = row_square(rows, i)
 
 
+@njit(cache=True, nogil=True)
+def quadratic_forms(rows, matrix, out):
+    """Fill ``out`` with x'Ax for every row x; return it."""
+    image = np.empty(len(matrix))
+    for i in range(len(out)):
+        for j in range(len(matrix)):
+            image[j] = row_dot(rows, i, matrix[j])
+        out[i] = row_dot(rows, i, image)
+    return out
+
+
 def gram(rows, which, weights):
     """Return ``Σ weights_k x_k x_kᵀ`` over the rows ``which`` (lower triangle), copying a block at a time."""
     return add_gram(rows, which, weights, 1.0, np.zeros((n_columns(rows), n_columns(rows))))
