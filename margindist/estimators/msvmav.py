@@ -12,7 +12,7 @@ from margindist.estimators._base import (
     MarginClassifier,
     with_callbacks,
 )
-from margindist.kernels import cholesky_factor, gram_matrix
+from margindist.kernels import cholesky_factor
 from margindist.solvers import semivariance
 from margindist.solvers._rows import as_rows
 
@@ -153,7 +153,7 @@ class MSVMAvClassifier(MarginClassifier):
             rows, metric = as_rows(data.X, self.fit_intercept), 1.0
         else:
             kernel = self._kernel(data)
-            factor = cholesky_factor(gram_matrix(data.X, kernel), tol=1e-12)
+            factor = cholesky_factor(self._mercer_gram(data.X, kernel), tol=1e-12)
             features = semivariance.kernel_features(factor.features, data.weights)
             rows, metric = features.rows, features.metric
 

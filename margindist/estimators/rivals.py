@@ -15,7 +15,7 @@ from margindist.estimators._base import (
     Requirement,
     with_callbacks,
 )
-from margindist.kernels import cholesky_factor, gram_matrix
+from margindist.kernels import cholesky_factor
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
 from margindist.solvers._rows import as_rows, n_columns
 
@@ -290,7 +290,7 @@ class KOMDClassifier(MarginClassifier):
         data = self._validate_training_data(X, y, sample_weight)
         kernel = self._kernel(data)._replace(bias=0.0)
         few_columns = self.kernel == "linear" and data.X.shape[1] < data.X.shape[0]
-        problem = as_rows(data.X) if few_columns else gram_matrix(data.X, kernel).values
+        problem = as_rows(data.X) if few_columns else self._mercer_gram(data.X, kernel).values
 
         def solve(k, signs, report):
             return simplex_qp.solve(
@@ -440,7 +440,7 @@ class FMMClassifier(MarginClassifier):
             rows = as_rows(data.X, self.fit_intercept)
         else:
             kernel = self._kernel(data)
-            rows = as_rows(cholesky_factor(gram_matrix(data.X, kernel), tol=1e-12).features)
+            rows = as_rows(cholesky_factor(self._mercer_gram(data.X, kernel), tol=1e-12).features)
 
         def solve(k, signs, report):
             return margin_maximisation.solve(
