@@ -32,7 +32,8 @@ def test_sherman_morrison_in_both_directions(update, sign, rng):
     A = rng.normal(size=(20, 5))
     x = A[3]
     matrix = np.eye(5) + A.T @ A / 7.0
-    assert_allclose(update(np.linalg.inv(matrix), x, 7.0), np.linalg.inv(matrix + sign * np.outer(x, x) / 7.0), rtol=1e-9)
+    changed = np.linalg.inv(matrix + sign * np.outer(x, x) / 7.0)
+    assert_allclose(update(np.linalg.inv(matrix), x, 7.0), changed, rtol=1e-9)
 
 
 def test_gram_matrix_changes_in_place_by_entering_and_leaving_rows(rng):

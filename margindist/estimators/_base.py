@@ -250,8 +250,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if self.kernel in ("linear", "rbf") or not is_indefinite(gram, np.random.default_rng(0)):
             return gram
         warnings.warn(
-            f"{type(self).__name__}: the kernel matrix has negative eigenvalues; they are set to zero. Predictions use the "
-            f"kernel as it is.",
+            f"{type(self).__name__}: the kernel matrix has negative eigenvalues; they are set to zero. Predictions use "
+            f"the kernel as it is.",
             UserWarning,
             stacklevel=4,
         )

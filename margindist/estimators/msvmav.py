@@ -24,14 +24,15 @@ class MSVMAvClassifier(MarginClassifier):
         \hat\theta_w = \frac1n \sum_i z_i, \quad SV(w) = \frac1n \sum_i \max(0, \hat\theta_w - z_i)^2,
         \quad z_i = y_i \, w \cdot x_i .
 
-    Only margins *below* their mean are drawn towards it; margins above it may be as large as they like. The problem is
-    not convex and is not solved: the method is the alternation of [1]_, at most ``max_iter`` rounds of a proximal step for the
-    semi-variance (``beta``) and one for the mean (``alpha``), from the ``w`` of largest mean margin on. See
-    :mod:`margindist.solvers.semivariance` for the formulas, and for two misprints of the paper that are put right here (the sign of
-    eq. 8, and the square of the mean in section 4).
+    Only margins *below* their mean are drawn towards it; margins above it may be as large as they like. The problem
+    is not convex and is not solved: the method is the alternation of [1]_, at most ``max_iter`` rounds of a proximal
+    step for the semi-variance (``beta``) and one for the mean (``alpha``), from the ``w`` of largest mean margin on.
+    See :mod:`margindist.solvers.semivariance` for the formulas, and for two misprints of the paper that are put right
+    here (the sign of eq. 8, and the square of the mean in section 4).
 
-    Both parameters are prices for moving: small values let a round go all the way, large ones make ``max_iter`` rounds an
-    early stop. ``max_iter`` thus belongs to the method, and reaching it is no failure; a cycle is, and is warned of.
+    Both parameters are prices for moving: small values let a round go all the way, large ones make ``max_iter``
+    rounds an early stop. ``max_iter`` thus belongs to the method, and reaching it is no failure; a cycle is, and is
+    warned of.
 
     Parameters
     ----------
@@ -40,8 +41,8 @@ class MSVMAvClassifier(MarginClassifier):
     beta : float, default=0.25
         Price of moving towards a smaller semi-variance, positive.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        Kernel. "linear" is the form of section 4.1; all others, a precomputed linear kernel included, are the form of section
-        4.2, whose proximal metric differs.
+        Kernel. "linear" is the form of section 4.1; all others, a precomputed linear kernel included, are the form of
+        section 4.2, whose proximal metric differs.
     gamma : {"scale", "auto"} or float, default="scale"
         Coefficient of the "rbf", "poly" and "sigmoid" kernels.
     degree : int, default=3
@@ -185,8 +186,8 @@ class MSVMAvClassifier(MarginClassifier):
         for rounds in solutions:
             if rounds.status == "cycle":
                 warnings.warn(
-                    f"{type(self).__name__}: the rounds went into a cycle, found after {rounds.n_iter} of them, in which the "
-                    f"coefficients move by {rounds.step:.1e} a round; the last ones are kept. Raise beta or alpha to "
+                    f"{type(self).__name__}: the rounds went into a cycle, found after {rounds.n_iter} of them, in which "
+                    f"the coefficients move by {rounds.step:.1e} a round; the last ones are kept. Raise beta or alpha to "
                     f"shorten the steps.",
                     ConvergenceWarning,
                     stacklevel=4,

@@ -28,13 +28,14 @@ class MDOClassifier(MarginClassifier):
     .. math:: \min_w \sum_i c(\nu_i), \qquad \nu_i = \frac{y_i \, w \cdot x_i}{\|w\| \|x_i\|}, \qquad
         c(\nu) = \begin{cases} e^{-\alpha \nu^2} & \nu \ge 0 \\ e^{-\beta \nu} & \nu < 0 \end{cases}
 
-    The cost of samples on their right side is the projection profile of the margin bound in [1]_, that of samples on the
-    wrong side stands for the training error.
+    The cost of samples on their right side is the projection profile of the margin bound in [1]_, that of samples on
+    the wrong side stands for the training error.
 
-    What is our reading: the paper takes samples of length one, so we divide by their length, the constant feature included
-    (which is the length of the longest sample, so that multiplying all features by a number changes nothing); it starts from another learner's hyperplane and descends with a learning rate, we start from the direction of
-    largest mean margin and from ``n_init - 1`` random ones and take steps that always lower the cost; we keep the
-    lowest end. Defaults of ``alpha`` and ``beta`` are ours.
+    What is our reading: the paper takes samples of length one, so we divide by their length, the constant feature
+    included (which is the length of the longest sample, so that multiplying all features by a number changes
+    nothing); it starts from another learner's hyperplane and descends with a learning rate, we start from the
+    direction of largest mean margin and from ``n_init - 1`` random ones and take steps that always lower the cost; we
+    keep the lowest end. Defaults of ``alpha`` and ``beta`` are ours.
 
     Parameters
     ----------
@@ -165,8 +166,8 @@ class MDOClassifier(MarginClassifier):
         for descent in solutions:
             if descent.status == "iteration limit":
                 warnings.warn(
-                    f"{type(self).__name__} stopped after {descent.n_iter} steps while the cost still fell by more than "
-                    f"tol={self.tol:g} of it a step. Raise max_iter or tol.",
+                    f"{type(self).__name__} stopped after {descent.n_iter} steps while the cost still fell by more "
+                    f"than tol={self.tol:g} of it a step. Raise max_iter or tol.",
                     ConvergenceWarning,
                     stacklevel=4,
                 )
@@ -180,11 +181,11 @@ class KOMDClassifier(MarginClassifier):
         \sum_{y_i = 1} \gamma_i = \sum_{y_i = -1} \gamma_i = 1, \quad \gamma \ge 0
 
     A game: one side picks a hyperplane, the other a distribution :math:`\gamma` on the samples of each class and pays
-    :math:`\lambda\|\gamma\|^2` for picking only the worst. With :math:`\lambda = 0` this is the hard margin SVM; the larger
-    :math:`\lambda`, the more all samples count, up to the difference of the class means. The decision function is
-    :math:`f(x) = \sum_i y_i \gamma_i K(x_i, x) + b`, zero halfway between the two hull points. In some public code the
-    parameter enters as :math:`(1 - \lambda') K + \lambda' I`, that is :math:`\lambda = \lambda' / (1 - \lambda')`. There is no
-    ``class_weight``: each class has total one whatever its samples weigh.
+    :math:`\lambda\|\gamma\|^2` for picking only the worst. With :math:`\lambda = 0` this is the hard margin SVM; the
+    larger :math:`\lambda`, the more all samples count, up to the difference of the class means. The decision function
+    is :math:`f(x) = \sum_i y_i \gamma_i K(x_i, x) + b`, zero halfway between the two hull points. In some public code
+    the parameter enters as :math:`(1 - \lambda') K + \lambda' I`, that is :math:`\lambda = \lambda' / (1 -
+    \lambda')`. There is no ``class_weight``: each class has total one whatever its samples weigh.
 
     Parameters
     ----------
@@ -309,8 +310,8 @@ class KOMDClassifier(MarginClassifier):
     def _warn_unless_converged(self, solutions):
         if any(point.status == "overlapping hulls" for point in solutions):
             warnings.warn(
-                f"{type(self).__name__}: with lam={self.lam:g} the two classes cannot be told apart, because their convex hulls "
-                f"overlap. Raise lam.",
+                f"{type(self).__name__}: with lam={self.lam:g} the two classes cannot be told apart, because their convex "
+                f"hulls overlap. Raise lam.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -323,15 +324,15 @@ class FMMClassifier(MarginClassifier):
 
     .. math:: \max_{\|w\| = 1} \min_i \; y_i \, w \cdot x_i
 
-    by Algorithm 1 of [1]_, a normalised gradient method with momentum on the exponential loss:
-    :math:`q_t = \mathrm{softmax}(-y_i w_t \cdot x_i)`, :math:`u_t = \sum_i q_{t,i} y_i x_i`,
-    :math:`g_t = \frac{t}{t+1}(g_{t-1} + u_t)`, :math:`w_{t+1} = w_t + \theta (g_t + u_t)`, with samples divided by the
-    length of the longest. On separable data the margin tends to the largest one at a rate of :math:`\tilde O(1/t^2)`, and the
-    momentum carries an upper bound of the largest margin with it: the fit stops at ``margin_ >= (1 - tol) * margin_bound_``.
+    by Algorithm 1 of [1]_, a normalised gradient method with momentum on the exponential loss: :math:`q_t =
+    \mathrm{softmax}(-y_i w_t \cdot x_i)`, :math:`u_t = \sum_i q_{t,i} y_i x_i`, :math:`g_t = \frac{t}{t+1}(g_{t-1} +
+    u_t)`, :math:`w_{t+1} = w_t + \theta (g_t + u_t)`, with samples divided by the length of the longest. On separable
+    data the margin tends to the largest one at a rate of :math:`\tilde O(1/t^2)`, and the momentum carries an upper
+    bound of the largest margin with it: the fit stops at ``margin_ >= (1 - tol) * margin_bound_``.
 
-    On data that are not separable there is no margin to maximise; ``max_iter`` and ``step`` then act as regularisation, the last
-    iterate is kept, and a warning says so. Sample weights count in the exponential loss; the maximum margin does not depend on
-    them, so there is no ``class_weight``.
+    On data that are not separable there is no margin to maximise; ``max_iter`` and ``step`` then act as
+    regularisation, the last iterate is kept, and a warning says so. Sample weights count in the exponential loss; the
+    maximum margin does not depend on them, so there is no ``class_weight``.
 
     Parameters
     ----------
@@ -461,8 +462,8 @@ class FMMClassifier(MarginClassifier):
             if found.status not in ("inseparable", "iteration limit"):
                 continue
             what = (
-                "the training samples are not separated, and there is no margin to maximise; the last iterate is kept. Use a "
-                "kernel, or a method with a soft margin"
+                "the training samples are not separated, and there is no margin to maximise; the last iterate is kept. "
+                "Use a kernel, or a method with a soft margin"
                 if found.status == "inseparable"
                 else f"the margin {found.margin:.3g} is proved to be within {found.gap:.1e} of the largest one, above "
                 f"tol={self.tol:g}. Raise max_iter or tol"

@@ -9,19 +9,19 @@ from sklearn.utils.validation import check_array
 def semivariance_bound(margins, complexity, *, nu=None, delta=0.05):
     r"""Bound the classification error by mean and semi-variance of the margins.
 
-    With probability at least :math:`1 - \delta` over the sample, for every function :math:`h` with values in [-1, 1] and mean
-    margin :math:`\theta \ge \nu`,
+    With probability at least :math:`1 - \delta` over the sample, for every function :math:`h` with values in [-1, 1]
+    and mean margin :math:`\theta \ge \nu`,
 
     .. math:: \Pr[y h(x) \le 0] \le \frac{SV}{\theta^2} + \frac{2 + 2\nu}{n\nu^3} + \frac{1}{n^2\nu^2}
         + \Big(\frac4\theta + \frac4{\theta^2}\Big) \hat R
         + \frac{3(1 + \nu)^2}{\nu^2} \sqrt{\frac{1}{2n} \ln\frac{4n}{\delta}},
 
-    Theorem 1 of [1]_ with the constants of its proof; :math:`SV = \frac1n\sum_i \max(0, \theta - y_i h(x_i))^2`. As the paper
-    does in practice, the mean margin of the distribution is replaced by that of the sample.
+    Theorem 1 of [1]_ with the constants of its proof; :math:`SV = \frac1n\sum_i \max(0, \theta - y_i h(x_i))^2`. As
+    the paper does in practice, the mean margin of the distribution is replaced by that of the sample.
 
-    For a linear function with weights of length :math:`\Lambda` on samples of length at most :math:`r`, divide the margins by
-    :math:`r\Lambda`; the complexity is then at most :math:`1/\sqrt n`, and :math:`2/\sqrt n` for a kernel with
-    :math:`K(x, x) \le r^2`.
+    For a linear function with weights of length :math:`\Lambda` on samples of length at most :math:`r`, divide the
+    margins by :math:`r\Lambda`; the complexity is then at most :math:`1/\sqrt n`, and :math:`2/\sqrt n` for a kernel
+    with :math:`K(x, x) \le r^2`.
 
     Parameters
     ----------
@@ -30,8 +30,8 @@ def semivariance_bound(margins, complexity, *, nu=None, delta=0.05):
     complexity : float
         Empirical Rademacher complexity :math:`\hat R` of the functions, not negative.
     nu : float or None, default=None
-        Mean margin that was hoped for *before* the sample was seen, positive and at most the mean margin; None takes the
-        mean margin itself, which gives the smallest value but is, strictly, too late to choose.
+        Mean margin that was hoped for *before* the sample was seen, positive and at most the mean margin; None takes
+        the mean margin itself, which gives the smallest value but is, strictly, too late to choose.
     delta : float, default=0.05
         Probability that the bound fails, in (0, 1).
 
@@ -56,8 +56,8 @@ def semivariance_bound(margins, complexity, *, nu=None, delta=0.05):
     n, theta = len(margins), float(margins.mean())
     if np.abs(margins).max() > 1.0:
         raise ValueError(
-            f"semivariance_bound: margins must be in [-1, 1], got one of {margins[np.abs(margins).argmax()]:.3g}; divide "
-            f"them by the largest value the function can take."
+            f"semivariance_bound: margins must be in [-1, 1], got one of {margins[np.abs(margins).argmax()]:.3g}; "
+            f"divide them by the largest value the function can take."
         )
     if theta <= 0.0:
         raise ValueError(f"semivariance_bound: the mean margin must be positive, got {theta:.3g}.")

@@ -1,16 +1,17 @@
 r"""Descent on a cost of normalised margins, which sees directions only (margin distribution optimisation).
 
-Signed rows x_i of length one (their labels multiplied in), weights s. On the unit sphere, with ν_i = w·x_i/‖w‖ in [−1, 1],
+Signed rows x_i of length one (their labels multiplied in), weights s. On the unit sphere, with ν_i = w·x_i/‖w‖ in
+[−1, 1],
 
     min  L(w) = Σ s_i c(ν_i),    c(ν) = e^{−αν²} for ν ≥ 0,   e^{−βν} for ν < 0
 
-Rows on their right side cost what the projection profile of the margin bound makes of them, a bell curve that forgets them
-once they are far away; rows on the wrong side cost more the farther they are. c is continuous and decreasing, steep to the left
-of 0 and flat to its right: L is not convex, and a minimum may well sit on a kink.
+Rows on their right side cost what the projection profile of the margin bound makes of them, a bell curve that forgets
+them once they are far away; rows on the wrong side cost more the farther they are. c is continuous and decreasing,
+steep to the left of 0 and flat to its right: L is not convex, and a minimum may well sit on a kink.
 
 From a given start: limited memory BFGS directions on the sphere, projected to its tangent space, and steps halved
-until the cost falls by Armijo's condition (one that finds no such step tries the gradient, then stops). The cost of accepted
-steps never increases, so the end is never worse than the start.
+until the cost falls by Armijo's condition (one that finds no such step tries the gradient, then stops). The cost of
+accepted steps never increases, so the end is never worse than the start.
 """
 
 from typing import NamedTuple

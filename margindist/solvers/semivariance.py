@@ -4,7 +4,8 @@ The aim is a small ratio of the margins' lower semi-variance to their squared me
 
     SV(w) / θ(w)²,   SV(w) = (1/n) Σ s_i max(0, θ(w) − z_i)²,   θ(w) = (1/n) Σ s_i z_i,   z_i = y_i w·x_i,   ‖w‖ = 1,
 
-with weights s that stand for repeated rows and n = Σ s_i. Round k holds θ = θ(w) of the last round fixed, calls the rows
+with weights s that stand for repeated rows and n = Σ s_i. Round k holds θ = θ(w) of the last round fixed, calls the
+rows
 with margins below it active, A = {i : z_i < θ}, and takes two proximal steps from the last w:
 
     w' = argmin (1/n) Σ_A s_i (θ − y_i w'·x_i)² + β ‖w' − w‖²_N    that is   (nβN + X_A'SX_A) w' = nβN w + θ X_A'Sy
@@ -14,15 +15,16 @@ starting from the w of largest mean margin, X'Sy normalised. A w with negative m
 identity for linear functions.
 
 The sign in the published formula for rows that *enter* A (eq. 8) must be a minus; no inverse is kept here at all. The
-Gram matrix X_A'SX_A changes by the rows that enter or leave, a block of each, and a Cholesky factor solves the system (one
-Sherman-Morrison update costs d² a row, a factor d³/3 a round however many rows move). With many columns conjugate
-gradients work on the rows themselves, and nothing of size d² exists.
+Gram matrix X_A'SX_A changes by the rows that enter or leave, a block of each, and a Cholesky factor solves the system
+(one Sherman-Morrison update costs d² a row, a factor d³/3 a round however many rows move). With many columns
+conjugate gradients work on the rows themselves, and nothing of size d² exists.
 
-**Kernels.** With w = Σ a_i φ(x_i) and Gram matrix K the published proximal metric is I + K on the coefficients a (S⁻¹ + K with
-weights), its matrix (K S_A K/(nβ) + K + S⁻¹)⁻¹ an inverse of size m in every round. Let K = ΦΦ', with Φ'SΦ = diag(g), and
-c = Φ'a. Margins, ‖w‖² = c'c and the pull X'Sy see a through c only, and among all changes of a with the same change δ of
-c the smallest in the metric, SΦ(δ/g), costs δ'(I + diag(1/g))δ. So the rounds in c are those above with rows Φ and
-N = I + diag(1/g), and one factorisation of K serves them all, every α and every β. In the end a = SΦ(c/g).
+**Kernels.** With w = Σ a_i φ(x_i) and Gram matrix K the published proximal metric is I + K on the coefficients a (S⁻¹
++ K with weights), its matrix (K S_A K/(nβ) + K + S⁻¹)⁻¹ an inverse of size m in every round. Let K = ΦΦ', with Φ'SΦ =
+diag(g), and c = Φ'a. Margins, ‖w‖² = c'c and the pull X'Sy see a through c only, and among all changes of a with the
+same change δ of c the smallest in the metric, SΦ(δ/g), costs δ'(I + diag(1/g))δ. So the rounds in c are those above
+with rows Φ and N = I + diag(1/g), and one factorisation of K serves them all, every α and every β. In the end a =
+SΦ(c/g).
 """
 
 from typing import NamedTuple
@@ -90,7 +92,8 @@ def solve(rows, signs, weights, *, alpha, beta, metric=1.0, tol=1e-6, max_iter=1
     metric : float or ndarray of shape (n_columns,), diagonal of N
     tol : float, change of the coefficients (of length one) that counts as none
     max_iter : int, rounds
-    system : {"auto", "gram", "rows"}, how the linear system is solved: with a Gram matrix of the columns or by conjugate
+    system : {"auto", "gram", "rows"}, how the linear system is solved: with a Gram matrix of the columns or by
+    conjugate
         gradients on the rows
     report : callable, see :mod:`margindist.solvers._solution`
 

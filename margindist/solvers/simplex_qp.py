@@ -4,16 +4,17 @@ Signs y, Gram matrix K, Q = YKY, weights s that stand for repeated rows; γ is a
 
     min  f(γ) = γ'Qγ + λ Σ γ_i²/s_i    s.t.  Σ_{y_i=+1} γ_i = Σ_{y_i=−1} γ_i = 1,  γ ≥ 0
 
-γ'Qγ = ‖p₊ − p₋‖² is the squared distance of the hull points p± = Σ_{±} γ_i φ(x_i). With λ = 0 these are the nearest points of the
-hulls, whose difference is the normal of the maximum margin hyperplane; with λ → ∞ they are the class means. (Two
-equal rows share their γ evenly, so a row of weight s pays γ²/s.)
+γ'Qγ = ‖p₊ − p₋‖² is the squared distance of the hull points p± = Σ_{±} γ_i φ(x_i). With λ = 0 these are the nearest
+points of the hulls, whose difference is the normal of the maximum margin hyperplane; with λ → ∞ they are the class
+means. (Two equal rows share their γ evenly, so a row of weight s pays γ²/s.)
 
-**The certificate.** f is convex, so f(γ) + ∇f(γ)·(δ − γ) ≤ f(δ) for all δ, and the least left side over the simplices puts all
-weight of a class on its least derivative: f(γ) is at most ∇f(γ)·γ − min₊ ∇f(γ) − min₋ ∇f(γ) above the minimum.
+**The certificate.** f is convex, so f(γ) + ∇f(γ)·(δ − γ) ≤ f(δ) for all δ, and the least left side over the simplices
+puts all weight of a class on its least derivative: f(γ) is at most ∇f(γ)·γ − min₊ ∇f(γ) − min₋ ∇f(γ) above the
+minimum.
 
-Mehrotra's predictor-corrector method follows ∇f(γ) − Eν = z, γ_i z_i = s_i μ (E the two class indicators) from equal weights
-on. Every iteration factorises 2Q + D, D = 2λ/s + z/γ: as it stands for a Gram matrix, by the columns, ½I + Z'D⁻¹Z,
-for rows Z of few columns.
+Mehrotra's predictor-corrector method follows ∇f(γ) − Eν = z, γ_i z_i = s_i μ (E the two class indicators) from equal
+weights on. Every iteration factorises 2Q + D, D = 2λ/s + z/γ: as it stands for a Gram matrix, by the columns, ½I +
+Z'D⁻¹Z, for rows Z of few columns.
 """
 
 from typing import NamedTuple
