@@ -1,8 +1,21 @@
 """Classifiers that learn from the whole margin distribution."""
 
 from margindist.estimators.ldm import LDMClassifier
+from margindist.estimators.lssvm import LSSVMClassifier
+from margindist.estimators.mam import MAMClassifier
 from margindist.estimators.msvmav import MSVMAvClassifier
+from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
 from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
 
-__all__ = ["FMMClassifier", "KOMDClassifier", "LDMClassifier", "MDOClassifier", "MSVMAvClassifier"]
+__all__ = [
+    "ECOCClassifier",
+    "FMMClassifier",
+    "KOMDClassifier",
+    "LDMClassifier",
+    "LSSVMClassifier",
+    "MAMClassifier",
+    "MDOClassifier",
+    "MSVMAvClassifier",
+    "SVRClassifier",
+]
 __version__ = "0.1.0"

@@ -41,6 +41,7 @@ __all__ = [
     "Kernel",
     "cholesky_factor",
     "clip_spectrum",
+    "gamma_per_feature",
     "gram_bytes",
     "gram_matrix",
     "is_indefinite",
@@ -76,7 +77,7 @@ class Kernel(NamedTuple):
     def __call__(self, X, Y):
         """Return the matrix of kernel values between the rows of ``X`` and of ``Y``, always float64."""
         if self.name == "precomputed":
-            values = np.asarray(X, dtype=np.float64)
+            values = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
         elif callable(self.name):
             values = np.asarray(self.name(X, Y), dtype=np.float64)
         else:
@@ -87,14 +88,28 @@ class Kernel(NamedTuple):
         return values
 
 
+def gamma_per_feature(text):
+    """Return the number before "/d" in a string such as "5/d"; nan if it is no such string."""
+    number, slash, rest = text.partition("/")
+    try:
+        value = float(number) if slash and rest.strip() == "d" else np.nan
+    except ValueError:
+        value = np.nan
+    return value if np.isfinite(value) else np.nan
+
+
 def resolve_gamma(gamma, X, weights):
     """Return the number that ``gamma`` means for these rows: itself, "scale" or "auto" as in scikit-learn.
+
+    A string such as "5/d" means that number divided by the number of features.
 
     "scale" is ``1 / (n_features * variance of all entries)``; rows count by their weights, so that a weight of two is
     the row given twice.
     """
     if gamma == "auto":
         return 1.0 / X.shape[1]
+    if isinstance(gamma, str) and gamma != "scale":
+        return gamma_per_feature(gamma) / X.shape[1]
     if gamma != "scale":
         return float(gamma)
     total = weights.sum() * X.shape[1]

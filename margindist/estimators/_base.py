@@ -19,7 +19,15 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from margindist.kernels import KERNELS, Kernel, clip_spectrum, gram_matrix, is_indefinite, resolve_gamma
+from margindist.kernels import (
+    KERNELS,
+    Kernel,
+    clip_spectrum,
+    gamma_per_feature,
+    gram_matrix,
+    is_indefinite,
+    resolve_gamma,
+)
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -101,6 +109,12 @@ KERNEL_PARAMETERS = {
     "degree": POSITIVE_INTEGER,
     "coef0": REAL,
 }
+
+# For the estimators of Abe's paper, whose kernel divides gamma by the number of features.
+GAMMA_PER_FEATURE = Requirement(
+    lambda value: KERNEL_PARAMETERS["gamma"].test(value) or (isinstance(value, str) and gamma_per_feature(value) > 0),
+    "'scale', 'auto', a positive number or a string such as '5/d'",
+)
 
 COMMON_PARAMETERS = {
     "fit_intercept": FLAG,
@@ -242,7 +256,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         gamma = 1.0
         if isinstance(self.kernel, str) and self.kernel not in ("linear", "precomputed"):
             gamma = resolve_gamma(self.gamma, data.X, data.sample_weights)
-        return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=1.0 if self.fit_intercept else 0.0)
+        bias = 1.0 if getattr(self, "fit_intercept", False) else 0.0
+        return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=bias)
 
     def _mercer_gram(self, X, kernel):
         """Return the whole Gram matrix, without its negative eigenvalues if it has any."""

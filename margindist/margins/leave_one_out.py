@@ -21,8 +21,8 @@ def loo_error_bound(estimator, X=None, y=None):
 
     .. math:: \frac1m \Big( h \sum_{0 < \beta_i < C} \beta_i + |\{i : \beta_i = C\}| \Big), \qquad h = \max_i H_{ii} .
 
-    "Leaving i out" here means :math:`\beta_i = 0` with the mean and variance terms unchanged. The bound can exceed 1; it
-    then says nothing.
+    "Leaving i out" here means :math:`\beta_i = 0` with the mean and variance terms unchanged. The bound can exceed 1;
+    it then says nothing.
 
     Parameters
     ----------
