@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from margindist.solvers._rows import n_columns, row_add, row_dot, squares
+from margindist.solvers._rows import add_rows, n_columns, scores, squares
 
 _BETWEEN_REPORTS = 50
 
@@ -95,44 +95,57 @@ def solve(rows, signs, weights, *, step=1.0, tol=1e-3, max_iter=10_000, report=N
     return LargestMargin(w / length, a / length, margin * radius, bound * radius, -margin * radius, gap, t, status)
 
 
-@njit(cache=True, nogil=True)
 def _steps(rows, signs, log_weights, step, begin, end, enough, state):
     """Take steps ``begin`` to ``end``; return how many were taken when the margin is ``enough`` times its bound."""
-    w, g, z, a, h, best_w, best_a, best = state
-    q, u = np.empty(len(z)), np.empty(len(w))
+    every, q = np.arange(len(signs)), np.empty(len(signs))
     for t in range(begin, end):
-        largest, total = -np.inf, 0.0
-        for i in range(len(z)):
-            q[i] = log_weights[i] - z[i]
-            largest = max(largest, q[i])
-        for i in range(len(z)):
-            q[i] = np.exp(q[i] - largest)
-            total += q[i]
-        u[:] = 0.0
+        _weigh(state.z, log_weights, q)
+        u = add_rows(rows, every, signs * q, np.zeros(len(state.w)))
         beta = t / (t + 1.0)
-        for i in range(len(z)):
-            q[i] /= total
-            if q[i] > 0.0:
-                row_add(rows, i, signs[i] * q[i], u)
-            h[i] = beta * (h[i] + q[i])
-            a[i] += step * (h[i] + q[i])
-        square_w, square_g = 0.0, 0.0
-        for j in range(len(w)):
-            g[j] = beta * (g[j] + u[j])
-            w[j] += step * (g[j] + u[j])
-            square_w += w[j] * w[j]
-            square_g += g[j] * g[j]
-        least = np.inf
-        for i in range(len(z)):
-            z[i] = signs[i] * row_dot(rows, i, w)
-            least = min(least, z[i])
-        margin = least / np.sqrt(square_w) if square_w > 0.0 else 0.0
-        if margin > best[0]:
-            best[0] = margin
-            best_w[:] = w
-            best_a[:] = a
-        if t > 0:
-            best[1] = min(best[1], 2.0 * np.sqrt(square_g) / t)
-        if best[0] >= enough * best[1]:
+        _advance(beta, step, u, state.g, state.w)
+        _advance(beta, step, q, state.h, state.a)
+        scores(rows, state.w, state.z)
+        _judge(t, signs, state)
+        if state.best[0] >= enough * state.best[1]:
             return t + 1
     return end
+
+
+@njit(cache=True, nogil=True)
+def _weigh(z, log_weights, q):
+    largest, total = -np.inf, 0.0
+    for i in range(len(z)):
+        q[i] = log_weights[i] - z[i]
+        largest = max(largest, q[i])
+    for i in range(len(z)):
+        q[i] = np.exp(q[i] - largest)
+        total += q[i]
+    for i in range(len(z)):
+        q[i] /= total
+
+
+@njit(cache=True, nogil=True)
+def _advance(beta, step, slope, momentum, point):
+    for j in range(len(point)):
+        momentum[j] = beta * (momentum[j] + slope[j])
+        point[j] += step * (momentum[j] + slope[j])
+
+
+@njit(cache=True, nogil=True)
+def _judge(t, signs, state):
+    """Turn scores into margins; keep the best point and the least bound."""
+    w, g, z, a, _, best_w, best_a, best = state
+    least, square_w, square_g = np.inf, 0.0, 0.0
+    for i in range(len(z)):
+        z[i] *= signs[i]
+        least = min(least, z[i])
+    for j in range(len(w)):
+        square_w += w[j] * w[j]
+        square_g += g[j] * g[j]
+    margin = least / np.sqrt(square_w) if square_w > 0.0 else 0.0
+    if margin > best[0]:
+        best[0] = margin
+        best_w[:] = w
+        best_a[:] = a
+    if t > 0:
+        best[1] = min(best[1], 2.0 * np.sqrt(square_g) / t)
