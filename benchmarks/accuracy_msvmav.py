@@ -2,9 +2,10 @@
 
     MARGINDIST_DATA=... python -m benchmarks.accuracy_msvmav [--splits 30] [--sets wdbc german]
 
-As the paper: features scaled to [0, 1] on the training part, a constant feature, random 80/20 splits, alpha and beta in
-{2^-10, 2^-8, ..., 2^10} by five-fold cross-validation on the training part, at most 100 rounds. Its 30 partitions seem to
-share one split (the deviations printed for MAMC are zero), so deviations are not comparable. "diff" is ours minus print.
+As the paper: features scaled to [0, 1] on the training part, a constant feature, random 80/20 splits, alpha and beta
+in {2^-10, 2^-8, ..., 2^10} by five-fold cross-validation on the training part, at most 100 rounds. Its 30 partitions
+seem to share one split (the deviations printed for MAMC are zero), so deviations are not comparable. "diff" is ours
+minus print.
 """
 
 import argparse

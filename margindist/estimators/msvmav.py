@@ -186,9 +186,9 @@ class MSVMAvClassifier(MarginClassifier):
         for rounds in solutions:
             if rounds.status == "cycle":
                 warnings.warn(
-                    f"{type(self).__name__}: the rounds went into a cycle, found after {rounds.n_iter} of them, in which "
-                    f"the coefficients move by {rounds.step:.1e} a round; the last ones are kept. Raise beta or alpha to "
-                    f"shorten the steps.",
+                    f"{type(self).__name__}: the rounds went into a cycle, found after {rounds.n_iter} of them, in "
+                    f"which the coefficients move by {rounds.step:.1e} a round; the last ones are kept. Raise beta or "
+                    f"alpha to shorten the steps.",
                     ConvergenceWarning,
                     stacklevel=4,
                 )

@@ -310,8 +310,8 @@ class KOMDClassifier(MarginClassifier):
     def _warn_unless_converged(self, solutions):
         if any(point.status == "overlapping hulls" for point in solutions):
             warnings.warn(
-                f"{type(self).__name__}: with lam={self.lam:g} the two classes cannot be told apart, because their convex "
-                f"hulls overlap. Raise lam.",
+                f"{type(self).__name__}: with lam={self.lam:g} the two classes cannot be told apart, because their "
+                f"convex hulls overlap. Raise lam.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

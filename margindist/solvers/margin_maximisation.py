@@ -58,12 +58,19 @@ def solve(rows, signs, weights, *, step=1.0, tol=1e-3, max_iter=10_000, report=N
     Parameters
     ----------
     rows : DenseRows or SparseRows
-    signs : ndarray of shape (n_rows,), -1 or +1
-    weights : ndarray of shape (n_rows,), positive
-    step : float in (0, 1], θ
-    tol : float, relative distance to the largest margin to reach
+        Training rows.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    step : float in (0, 1]
+        The θ above.
+    tol : float
+        Relative distance to the largest margin to reach.
     max_iter : int
-    report : callable, see :mod:`margindist.solvers._solution`
+        Most iterations.
+    report : callable
+        Called once an iteration; see :mod:`margindist.solvers._solution`.
 
     Returns
     -------

@@ -89,13 +89,21 @@ def solve(rows, signs, weights, start, *, alpha, beta, tol=1e-6, max_iter=1000, 
     Parameters
     ----------
     rows : DenseRows or SparseRows
-    signs : ndarray of shape (n_rows,), -1 or +1
-    weights : ndarray of shape (n_rows,), positive
+        Training rows.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
     start : ndarray of shape (n_columns,)
-    alpha, beta : float, positive
-    tol : float, relative decrease of the cost that counts as none
-    max_iter : int, accepted steps
-    report : callable, see :mod:`margindist.solvers._solution`
+        Any point but zero; its direction counts.
+    alpha, beta : float
+        Positive.
+    tol : float
+        Relative decrease of the cost that counts as none.
+    max_iter : int
+        Accepted steps.
+    report : callable
+        Called once an iteration; see :mod:`margindist.solvers._solution`.
 
     Returns
     -------

@@ -86,16 +86,24 @@ def solve(rows, signs, weights, *, alpha, beta, metric=1.0, tol=1e-6, max_iter=1
     Parameters
     ----------
     rows : DenseRows or SparseRows
-    signs : ndarray of shape (n_rows,), -1 or +1
-    weights : ndarray of shape (n_rows,), positive
-    alpha, beta : float, positive; the larger, the shorter the steps for the mean and for the semi-variance
-    metric : float or ndarray of shape (n_columns,), diagonal of N
-    tol : float, change of the coefficients (of length one) that counts as none
-    max_iter : int, rounds
-    system : {"auto", "gram", "rows"}, how the linear system is solved: with a Gram matrix of the columns or by
-    conjugate
-        gradients on the rows
-    report : callable, see :mod:`margindist.solvers._solution`
+        Training rows.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    alpha, beta : float
+        Positive; the larger, the shorter the steps for the mean and for the semi-variance.
+    metric : float or ndarray of shape (n_columns,)
+        Diagonal of N.
+    tol : float
+        Change of the coefficients (of length one) that counts as none.
+    max_iter : int
+        Rounds.
+    system : {"auto", "gram", "rows"}
+        How the linear system is solved: with a Gram matrix of the columns or by conjugate gradients on
+        the rows.
+    report : callable
+        Called once an iteration; see :mod:`margindist.solvers._solution`.
 
     Returns
     -------

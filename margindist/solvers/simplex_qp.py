@@ -47,12 +47,18 @@ def solve(data, signs, weights, lam, *, tol=1e-6, max_iter=100, report=None):
     ----------
     data : DenseRows, SparseRows or ndarray of shape (n_rows, n_rows)
         Rows of a linear kernel, or the Gram matrix.
-    signs : ndarray of shape (n_rows,), -1 or +1
-    weights : ndarray of shape (n_rows,), positive
-    lam : float, not negative
-    tol : float, relative duality gap to reach
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    lam : float
+        Not negative.
+    tol : float
+        Relative duality gap to reach.
     max_iter : int
-    report : callable, see :mod:`margindist.solvers._solution`
+        Most iterations.
+    report : callable
+        Called once an iteration; see :mod:`margindist.solvers._solution`.
 
     Returns
     -------
