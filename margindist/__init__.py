@@ -3,7 +3,19 @@
 from margindist.estimators.ldm import LDMClassifier
 from margindist.estimators.lssvm import LSSVMClassifier
 from margindist.estimators.mam import MAMClassifier
+from margindist.estimators.msvmav import MSVMAvClassifier
 from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
+from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
 
-__all__ = ["ECOCClassifier", "LDMClassifier", "LSSVMClassifier", "MAMClassifier", "SVRClassifier"]
+__all__ = [
+    "ECOCClassifier",
+    "FMMClassifier",
+    "KOMDClassifier",
+    "LDMClassifier",
+    "LSSVMClassifier",
+    "MAMClassifier",
+    "MDOClassifier",
+    "MSVMAvClassifier",
+    "SVRClassifier",
+]
 __version__ = "0.1.0"

@@ -16,19 +16,30 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from margindist import (
     ECOCClassifier,
+    FMMClassifier,
+    KOMDClassifier,
     LDMClassifier,
     LSSVMClassifier,
     MAMClassifier,
+    MDOClassifier,
+    MSVMAvClassifier,
     SVRClassifier,
 )
 
 CLASSIFIERS = [
     ECOCClassifier(LSSVMClassifier()),
+    FMMClassifier(max_iter=200),
+    FMMClassifier(kernel="rbf", max_iter=200),
+    KOMDClassifier(),
+    KOMDClassifier(kernel="rbf"),
     LDMClassifier(),
     LDMClassifier(kernel="rbf"),
     LSSVMClassifier(),
     LSSVMClassifier(kernel="rbf", space="empirical"),
     MAMClassifier(),
+    MDOClassifier(random_state=0),
+    MSVMAvClassifier(),
+    MSVMAvClassifier(kernel="rbf"),
     SVRClassifier(),
 ]
 
