@@ -121,8 +121,11 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             if requirement is not None and not requirement.test(value):
                 raise ValueError(f"{type(self).__name__}: {name} must be {requirement.text}, got {value!r}.")
 
-    def _validate_training_data(self, X, y, sample_weight=None, *, reset=True):
-        """Check X, y and weights, set ``classes_``, and drop rows of weight zero (they are absent)."""
+    def _validate_training_data(self, X, y, sample_weight=None, *, reset=True, classes=None):
+        """Check X, y and weights, set ``classes_``, and drop rows of weight zero (they are absent).
+
+        Given sorted ``classes`` (in ``partial_fit``) need not all occur in y.
+        """
         X, y = validate_data(
             self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
             accept_large_sparse=True,
@@ -138,7 +141,9 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if sp.issparse(X) and not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        self.classes_, codes = (
+            np.unique(y, return_inverse=True) if classes is None else (classes, self._codes(y, classes))
+        )
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes, but y contains only one class: "
@@ -150,6 +155,18 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 f"training samples, got shape {X.shape}."
             )
         return TrainingData(X, codes, weights * self._class_weights(codes, weights)[codes], weights, kept)
+
+    def _codes(self, y, classes):
+        """Return the position of every label among the sorted ``classes``."""
+        codes = np.searchsorted(classes, y)
+        codes[codes == len(classes)] = 0
+        unknown = classes[codes] != y
+        if np.any(unknown):
+            raise ValueError(
+                f"{type(self).__name__}: y contains the label {y[np.argmax(unknown)]!r}, which is not among the "
+                f"classes {classes.tolist()}; name all classes in the first call of partial_fit."
+            )
+        return codes
 
     def _take(self, X, kept):
         return X[kept][:, kept] if getattr(self, "kernel", None) == "precomputed" else X[kept]

@@ -4,35 +4,38 @@ All four methods keep a dual vector :math:`\theta = \sum_i c_i y_i \tilde x_i`, 
 
 .. math:: w = f^{-1}(\theta), \qquad f^{-1}(\theta)_j = \mathrm{sign}(\theta_j)|\theta_j|^{p-1} / \|\theta\|_p^{p-2} ,
 
-so that :math:`\|w\|_q = \|\theta\|_p`, :math:`1/p + 1/q = 1` (Ishibashi, Hatano & Takeda 2008, Lemma 3). Every step has the form
-:math:`\theta \leftarrow \beta\theta + \alpha z`, and the methods differ only in when they step and in :math:`\alpha, \beta, z`.
+so that :math:`\|w\|_q = \|\theta\|_p`, :math:`1/p + 1/q = 1` (Ishibashi, Hatano & Takeda 2008, Lemma 3). Every step
+has the form :math:`\theta \leftarrow \beta\theta + \alpha z`, and the methods differ only in when they step and in
+:math:`\alpha, \beta, z`.
 
-**PUMMA** keeps one example of each class, :math:`z = x^+ - x^-`, and takes the shortest ``w`` with :math:`w \cdot z \ge 2` and
-:math:`w \cdot \theta \ge \|\theta\|_p^2`; the bias puts the hyperplane halfway between the two examples. **ROMMA** does the same with
-:math:`z = y\tilde x` and 1 in place of 2. **ALMA** adds a multiple of the normalised row and projects on the unit ball; **MICRA** adds a
-multiple of the row to a vector of unit length. For these three :math:`\tilde x = (x, R)`, which makes the bias a weight like the others.
+**PUMMA** keeps one example of each class, :math:`z = x^+ - x^-`, and takes the shortest ``w`` with
+:math:`w \cdot z \ge 2` and :math:`w \cdot \theta \ge \|\theta\|_p^2`; the bias puts the hyperplane halfway between
+the two examples. **ROMMA** does the same with :math:`z = y\tilde x` and 1 in place of 2. **ALMA** adds a multiple of
+the normalised row and projects on the unit ball; **MICRA** adds a multiple of the row to a vector of unit length. For
+these three :math:`\tilde x = (x, R)`, which makes the bias a weight like the others.
 
-**The two-constraint problem.** If ``z`` alone, :math:`w = f^{-1}(\alpha z)` with :math:`\alpha = T/\|z\|_p^2`, meets the second constraint
-it is the solution. Otherwise both hold with equality. For p = 2 that is a linear system (eq. 15). For p > 2 let
-:math:`\hat z, \hat\theta` have unit p-norm and :math:`u(\tau) = (1-\tau)\hat z + \tau\hat\theta`. Minimising the dual objective
-:math:`\tfrac12\|\alpha z + \beta\theta\|_p^2 - T\alpha - \|\theta\|_p^2\beta` over the length of the vector leaves one variable,
+**The two-constraint problem.** If ``z`` alone, :math:`w = f^{-1}(\alpha z)` with :math:`\alpha = T/\|z\|_p^2`, meets
+the second constraint it is the solution. Otherwise both hold with equality. For p = 2 that is a linear system (eq.
+15). For p > 2 let :math:`\hat z, \hat\theta` have unit p-norm and :math:`u(\tau) = (1-\tau)\hat z + \tau\hat\theta`.
+Minimising the dual objective :math:`\tfrac12\|\alpha z + \beta\theta\|_p^2 - T\alpha - \|\theta\|_p^2\beta` over the
+length of the vector leaves one variable,
 
 .. math:: \max_{0 \le \tau \le 1} \frac{(1-\tau) T/\|z\|_p + \tau\|\theta\|_p}{\|u(\tau)\|_p} ,
 
-linear over convex, hence with a single maximum, whose derivative has opposite signs at 0 and 1: Newton's method kept inside a shrinking
-bracket finds it from anywhere.
+linear over convex, hence with a single maximum, whose derivative has opposite signs at 0 and 1: Newton's method kept
+inside a shrinking bracket finds it from anywhere.
 
-**What a step costs.** :math:`\theta = s\,v` with a scalar ``s``: multiplying by :math:`\beta` touches ``s`` alone, adding ``z`` only the
-columns where ``z`` is not zero. The same holds for p > 2, because all of :math:`\|u(\tau)\|_p` outside those columns is
-:math:`\tau` times a known number: a Newton iteration takes as many powers as ``z`` has non-zeros. Only when ``v`` gets out of
-scale (or a step forgets :math:`\theta`) is every column touched.
+**What a step costs.** :math:`\theta = s\,v` with a scalar ``s``: multiplying by :math:`\beta` touches ``s`` alone,
+adding ``z`` only the columns where ``z`` is not zero. The same holds for p > 2, because all of :math:`\|u(\tau)\|_p`
+outside those columns is :math:`\tau` times a known number: a Newton iteration takes as many powers as ``z`` has
+non-zeros. Only when ``v`` gets out of scale (or a step forgets :math:`\theta`) is every column touched.
 
-**Soft margin.** For p = 2 every sample may carry a column of its own with value :math:`\sqrt\lambda`, which adds :math:`\lambda` to the
-inner product of a sample with itself. Its weight follows from the sample's coefficient :math:`c_i`; a stream, which never sees
-a sample twice, needs only the sum of their squares.
+**Soft margin.** For p = 2 every sample may carry a column of its own with value :math:`\sqrt\lambda`, which adds
+:math:`\lambda` to the inner product of a sample with itself. Its weight follows from the sample's coefficient
+:math:`c_i`; a stream, which never sees a sample twice, needs only the sum of their squares.
 
-**The certificate.** :math:`\|\theta\|_p / \sum_i c_i` bounds from above the p-norm margin that any classifier of the method's kind can
-have on the rows seen: it is the length of a convex combination of the :math:`y_i\tilde x_i`.
+**The certificate.** :math:`\|\theta\|_p / \sum_i c_i` bounds from above the p-norm margin that any classifier of the
+method's kind can have on the rows seen: it is the length of a convex combination of the :math:`y_i\tilde x_i`.
 """
 
 from typing import NamedTuple
@@ -135,8 +138,8 @@ def new_track(constant):
 def linear_state(method, n_features, constant=0.0, n_samples=0):
     """Return the state of a linear learner that has seen nothing.
 
-    ``constant`` is the value of the constant column (None: the p-norm of the longest row so far). ``n_samples`` makes room for
-    the soft margin's coefficients, so that rows may be seen again under the same numbers.
+    ``constant`` is the value of the constant column (None: the p-norm of the longest row so far). ``n_samples`` makes
+    room for the soft margin's coefficients, so that rows may be seen again under the same numbers.
     """
     n_kept = 3 if isinstance(method, PUMMA) else 1
     v = np.zeros(n_features)
@@ -539,7 +542,8 @@ def _learn_pair(method, i, y, score, x_norm, state):
     if other < 0:
         track.bias = y
     else:
-        # Before the step the other example has margin 1 (or w is zero and the bias speaks for it), so that w·z = y·score + 1.
+        # Before the step the other example has margin 1 (or w is zero and the bias speaks for it), so that w·z =
+        # y·score + 1.
         z_square = square + pair[0, 1 - side] - 2.0 * cross + 2.0 * method.soft
         alpha, beta, length, feasible = stride(method, state, y, y * score + 1.0, z_square)
         if not feasible:

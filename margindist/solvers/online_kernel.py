@@ -1,10 +1,11 @@
 r"""The online learners of :mod:`margindist.solvers.online` for p = 2 in the space of a kernel.
 
-The vector is :math:`\theta = \sum_c a_c \phi(x_c)` over the stored examples, the rows that made a step and are not forgotten. Rows are met in
-blocks. A block's scores come from one matrix product; within the block they are kept up to date, because a step
-:math:`\theta \leftarrow \beta\theta + \alpha z` turns them into :math:`\beta` times themselves plus :math:`\alpha` times one or two rows of the
-block's kernel values. So a row without a step costs nothing beyond its share of the product, and a step costs the block's length. All
-two-class problems share the stored examples and the kernel values.
+The vector is :math:`\theta = \sum_c a_c \phi(x_c)` over the stored examples, the rows that made a step and are not
+forgotten. Rows are met in blocks. A block's scores come from one matrix product; within the block they are kept up to
+date, because a step :math:`\theta \leftarrow \beta\theta + \alpha z` turns them into :math:`\beta` times themselves
+plus :math:`\alpha` times one or two rows of the block's kernel values. So a row without a step costs nothing beyond
+its share of the product, and a step costs the block's length. All two-class problems share the stored examples and
+the kernel values.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +15,19 @@ import scipy.sparse as sp
 from numba import njit
 from numba.extending import overload
 
-from margindist.solvers.online import ALMA, MICRA, PUMMA, ROMMA, augmented, is_short, lengthen, new_track, set_bias, step, summary
+from margindist.solvers.online import (
+    ALMA,
+    MICRA,
+    PUMMA,
+    ROMMA,
+    augmented,
+    is_short,
+    lengthen,
+    new_track,
+    set_bias,
+    step,
+    summary,
+)
 
 _VALUES = 1 << 26  # kernel values held at a time: 512 MB
 
@@ -184,7 +197,7 @@ def _stack(X, block, old, new):
 
 
 def run(method, kernel, X, signs, state, max_iter):
-    """Repeat passes over the same rows until none finds a margin too small; return how each problem ended, and the state."""
+    """Repeat passes until one finds no margin too small; return how each problem ended, and the state."""
     m = X.shape[0]
     gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.name == "precomputed" else None
     coef, owners = np.zeros((len(signs), m)), state.owners.copy()
