@@ -1,4 +1,4 @@
-"""The papers' data sets."""
+"""The papers' data sets and generators."""
 
 from margindist.datasets.generators import make_threshold
 

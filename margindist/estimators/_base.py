@@ -4,6 +4,7 @@ Estimators validate and store; they hand arrays to one solver and keep what it r
 method's mathematics.
 """
 
+import functools
 import numbers
 import warnings
 from collections.abc import Callable
@@ -30,6 +31,23 @@ except ImportError:  # scikit-learn before 1.9 has no callbacks
     def with_callbacks(method):
         """Return the method as it is."""
         return method
+
+
+def fitting(method):
+    """Make a fit all or nothing (also when interrupted), and run it within its callbacks."""
+    within_callbacks = with_callbacks(method)
+
+    @functools.wraps(method)
+    def whole_or_not_at_all(self, *args, **kwargs):
+        before = vars(self).copy()
+        try:
+            return within_callbacks(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return whole_or_not_at_all
 
 
 class Requirement(NamedTuple):
@@ -226,7 +244,10 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _solve_each(self, solve, codes, X=None, y=None):
         """Call ``solve(k, signs, report)`` for every two-class problem, in parallel if asked; return the solutions."""
         problems = self._sign_vectors(codes)
-        context = self._open_callbacks(len(problems), X, y)
+        context = None
+        if getattr(self, "_skl_callbacks", None):
+            context = self._init_callback_context(max_subtasks=None)
+            context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         solutions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
             delayed(solve)(k, signs, self._progress(k, len(problems), context)) for k, signs in enumerate(problems)
         )
@@ -234,11 +255,6 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             context.call_on_fit_task_end(estimator=self, X=X, y=y)
         self._warn_unless_converged(solutions)
         return solutions
-
-    def _open_callbacks(self, n_problems, X, y):
-        if not getattr(self, "_skl_callbacks", None):
-            return None
-        return self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(estimator=self, X=X, y=y)
 
     def _progress(self, k, n_problems, context):
         """Return what a solver calls once an iteration: it prints, informs callbacks, and says whether to stop."""
@@ -254,17 +270,27 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             task = context.subcontext(task_name="iteration")
             task.call_on_fit_task_begin(estimator=self)
             metadata = {"iteration": iteration, "objective": objective, "gap": gap, "class": self.classes_[k]}
-            return bool(task.call_on_fit_task_end(estimator=self, metadata=metadata))
+            attributes = functools.partial(self._fitted_attributes, coef) if n_problems == 1 else None
+            return bool(
+                task.call_on_fit_task_end(estimator=self, metadata=metadata, reconstruction_attributes=attributes)
+            )
 
         return report
+
+    def _fitted_attributes(self, coef):
+        """Return what makes a copy of this estimator predict with the coefficients of an unfinished fit."""
+        if getattr(self, "kernel", "linear") != "linear":
+            return None
+        weights, intercept = (coef[:-1], coef[-1:]) if self.fit_intercept else (coef, np.zeros(1))
+        return {"coef_": weights[None, :].copy(), "intercept_": intercept.copy(), "classes_": self.classes_}
 
     def _warn_unless_converged(self, solutions):
         for solution in solutions:
             if solution.status in ("iteration limit", "stalled") and solution.gap > self.tol:
                 warnings.warn(
-                    f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a relative "
-                    f"duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most that far "
-                    f"above its minimum. Raise max_iter or tol, or scale the features.",
+                    f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a "
+                    f"relative duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most "
+                    f"that far above its minimum. Raise max_iter or tol, or scale the features.",
                     ConvergenceWarning,
                     stacklevel=4,
                 )
@@ -336,6 +362,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
 
         Returns
         -------

@@ -1,6 +1,5 @@
 """The large margin distribution machine."""
 
-
 from margindist.estimators._base import (
     COMMON_PARAMETERS,
     KERNEL_PARAMETERS,

@@ -1,0 +1,1 @@
+"""What a fitted classifier says about its margins."""
