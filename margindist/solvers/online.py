@@ -218,21 +218,24 @@ def two_constraints_p(z, theta, rest, p, target):
     z, c_z = z / z_norm, target / z_norm
     if theta_norm > 0.0:
         theta, rest = theta / theta_norm, rest / theta_norm
-    low, high, tau = 0.0, 1.0, 0.0
+    tau = 0.0
     slope, curvature, size = _slope(z, theta, rest, p, tau, c_z, theta_norm)
     if slope > 0.0:
-        tau = 0.5
-        for _ in range(200):
+        tau, low, high, last, move = 0.5, 0.0, 1.0, 1.0, 0.5
+        while True:
             slope, curvature, size = _slope(z, theta, rest, p, tau, c_z, theta_norm)
             if slope > 0.0:
                 low = tau
             else:
                 high = tau
-            step = tau - slope / curvature if curvature < 0.0 else -1.0
-            following = step if low < step < high else 0.5 * (low + high)
-            if abs(following - tau) <= 2e-16 * tau or slope == 0.0:
+            newton = -slope / curvature if curvature < 0.0 else 1.0
+            if low <= tau + newton <= high and abs(newton) <= 0.5 * abs(last):
+                last, move = move, newton
+            else:
+                last, move = move, 0.5 * (low + high) - tau
+            if abs(move) <= 4e-16 * tau:
                 break
-            tau = following
+            tau += move
     if size * size <= _PARALLEL:
         return 0.0, 1.0, theta_norm**2, False
     length = (c_z * (1.0 - tau) + theta_norm * tau) / size
