@@ -46,7 +46,7 @@ from numba.extending import overload
 
 from margindist.solvers._rows import n_columns, n_rows, row_dot, row_scatter, scores, squares
 
-_LIMIT = 1e200  # of a squared norm: a margin below 1e-100 counts as none
+_LIMIT = 1e14  # of ‖w‖²‖z‖²: a margin below 1e-7 of the rows' distances counts as none
 _PARALLEL = 1e-14  # squared sine below which z points against theta: no classifier separates the rows
 _REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
 
@@ -177,7 +177,7 @@ def two_constraints(inner, z_square, square, target):
         alpha = square * (target - inner) / determinant
         beta = (square * z_square - target * inner) / determinant
     length = target * alpha + beta * square
-    return alpha, beta, length, length < _LIMIT
+    return alpha, beta, length, length * z_square < _LIMIT
 
 
 @njit(cache=True, nogil=True)
@@ -241,7 +241,7 @@ def two_constraints_p(z, theta, rest, p, target):
     length = (c_z * (1.0 - tau) + theta_norm * tau) / size
     alpha = length / size * (1.0 - tau) / z_norm
     beta = length / size * tau / theta_norm if tau > 0.0 else 0.0
-    return alpha, beta, length * length, length * length < _LIMIT
+    return alpha, beta, length**2, (length * z_norm) ** 2 < _LIMIT
 
 
 @njit(cache=True, nogil=True)
