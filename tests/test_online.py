@@ -127,7 +127,9 @@ def test_newton_agrees_with_a_generic_minimiser(rng):
         assert w @ z >= 2.0 - 1e-9 * scale
         assert w @ theta >= square - 1e-9 * np.sqrt(length * square)
         q_norm, generic = np.sqrt(length), np.linalg.norm(expected, p / (p - 1))
-        worst = max(worst, abs(q_norm - generic) / generic)
+        # Both are dual values, so the larger is the better; the generic one loses digits where the maximum is sharp.
+        assert q_norm >= generic * (1 - 1e-10)
+        worst = max(worst, q_norm / generic - 1)
     assert worst < 1e-6
 
 

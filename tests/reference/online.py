@@ -16,13 +16,15 @@ def two_constraints(z, theta, p, target):
     if inverse_link(alone, p) @ theta >= square:
         return inverse_link(alone, p), alone
 
-    def negative_ratio(tau):
-        u = (1 - tau) * z + tau * theta
-        return -((1 - tau) * target + tau * square) / np.linalg.norm(u, p)
+    z_norm, theta_norm = np.linalg.norm(z, p), np.sqrt(square)
 
-    tau = minimize_scalar(negative_ratio, bounds=(0, 1), method="bounded", options={"xatol": 1e-13}).x
-    u = (1 - tau) * z + tau * theta
-    new = u * ((1 - tau) * target + tau * square) / np.linalg.norm(u, p) ** 2
+    def vector_and_ratio(tau):
+        u = (1 - tau) * z / z_norm + tau * theta / theta_norm
+        return u, ((1 - tau) * target / z_norm + tau * theta_norm) / np.linalg.norm(u, p)
+
+    search = minimize_scalar(lambda tau: -vector_and_ratio(tau)[1], bounds=(0, 1), options={"xatol": 1e-13})
+    u, ratio = vector_and_ratio(search.x)
+    new = u * ratio / np.linalg.norm(u, p)
     return inverse_link(new, p), new
 
 
