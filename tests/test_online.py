@@ -256,7 +256,9 @@ def test_romma_reaches_its_share_within_its_bound(seed, delta):
     w = np.append(model.coef_[0], model.intercept_[0] / R)
     assert (y * (lifted @ w)).min() / np.linalg.norm(w) >= (1 - delta) * best * (1 - 1e-6)
     assert 1 - delta - 1e-6 <= model.margin_share_
-    assert model.n_updates_ <= 2 * R**2 / (delta * best) ** 2  # the longest row comes first, so R is right from the start
+    assert (
+        model.n_updates_ <= 2 * R**2 / (delta * best) ** 2
+    )  # the longest row comes first, so R is right from the start
 
 
 @settings(max_examples=6, deadline=None)
@@ -436,7 +438,9 @@ def test_norm_stays_right_over_many_steps():
 # ---------------------------------------------------------------------- what comes in
 
 
-@parametrize_with_checks([PUMMAClassifier(), PUMMAClassifier(p="auto"), ROMMAClassifier(), PUMMAClassifier(kernel="rbf")])
+@parametrize_with_checks(
+    [PUMMAClassifier(), PUMMAClassifier(p="auto"), ROMMAClassifier(), PUMMAClassifier(kernel="rbf")]
+)
 def test_scikit_learn_checks_of_hard_margins(estimator, check):
     check(estimator)
 

@@ -176,10 +176,9 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _codes(self, y, classes):
         """Return the position of every label among the sorted ``classes``."""
-        codes = np.searchsorted(classes, y)
-        codes[codes == len(classes)] = 0
+        codes = classes[:-1].searchsorted(y)
         unknown = classes[codes] != y
-        if np.any(unknown):
+        if unknown.any():
             raise ValueError(
                 f"{type(self).__name__}: y contains the label {y[np.argmax(unknown)]!r}, which is not among the "
                 f"classes {classes.tolist()}; name all classes in the first call of partial_fit."

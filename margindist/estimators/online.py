@@ -138,7 +138,7 @@ class _OnlineClassifier(MarginClassifier):
         sparse = type(X) in (sp.csr_matrix, sp.csr_array)
         if memory is None or (classes is not None and classes is not getattr(self, "_classes_given", None)):
             return None
-        if hasattr(self, "feature_names_in_") or not (sparse or type(X) is np.ndarray) or type(y) is not np.ndarray:
+        if "feature_names_in_" in self.__dict__ or not (sparse or type(X) is np.ndarray) or type(y) is not np.ndarray:
             return None
         values = X.data if sparse else X
         plain = values.dtype in (np.float64, np.float32) and y.dtype == self.classes_.dtype and y.dtype.kind != "O"
@@ -221,8 +221,6 @@ class _OnlineClassifier(MarginClassifier):
 
     def _store(self, memory):
         self._memory = memory
-        updates = [int(track[0].n_updates) for track in self._tracks()]
-        self.n_updates_ = updates[0] if len(updates) == 1 else np.array(updates)
         if memory.kernel is not None:
             self.kernel_, self.support_ = memory.kernel, memory.learners.numbers
             self.dual_coef_, self.support_vectors_ = memory.learners.coef, memory.learners.X
@@ -243,7 +241,10 @@ class _OnlineClassifier(MarginClassifier):
             )
         return self
 
-    def _tracks(self):
+    def _tracks(self, name):
+        """Return the learners' records; for attributes that are made when asked for, so that a call costs nothing more."""
+        if "_memory" not in self.__dict__:
+            raise AttributeError(f"{type(self).__name__} has {name} only after a fit.")
         learners = self._memory.learners
         return [state.track for state in learners] if self._memory.kernel is None else learners.tracks
 
@@ -258,9 +259,13 @@ class _OnlineClassifier(MarginClassifier):
     @property
     def intercept_(self):
         """Intercepts, one a two-class problem."""
-        if "_memory" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__} has intercept_ only after a fit.")
-        return np.array([track[0].bias for track in self._tracks()])
+        return np.array([track[0].bias for track in self._tracks("intercept_")])
+
+    @property
+    def n_updates_(self):
+        """Steps made so far, by each two-class problem if there are several."""
+        counts = [int(track[0].n_updates) for track in self._tracks("n_updates_")]
+        return counts[0] if len(counts) == 1 else np.array(counts)
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
