@@ -1,13 +1,20 @@
 """Classifiers that learn from the whole margin distribution."""
 
 from margindist.estimators.ldm import LDMClassifier
+from margindist.estimators.lssvm import LSSVMClassifier
+from margindist.estimators.mam import MAMClassifier
 from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
+from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
 
 __all__ = [
     "ALMAClassifier",
+    "ECOCClassifier",
     "LDMClassifier",
+    "LSSVMClassifier",
+    "MAMClassifier",
     "MICRAClassifier",
     "PUMMAClassifier",
     "ROMMAClassifier",
+    "SVRClassifier",
 ]
 __version__ = "0.1.0"

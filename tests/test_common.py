@@ -16,16 +16,25 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from margindist import (
     ALMAClassifier,
+    ECOCClassifier,
+    LSSVMClassifier,
+    MAMClassifier,
     MICRAClassifier,
     PUMMAClassifier,
     ROMMAClassifier,
+    SVRClassifier,
 )
 
 CLASSIFIERS = [
     ALMAClassifier(alpha=0.5, soft_margin=1.0),
+    ECOCClassifier(LSSVMClassifier()),
+    LSSVMClassifier(),
+    LSSVMClassifier(kernel="rbf", space="empirical"),
+    MAMClassifier(),
     MICRAClassifier(soft_margin=1.0),
     PUMMAClassifier(soft_margin=1.0),
     ROMMAClassifier(soft_margin=1.0),
+    SVRClassifier(),
 ]
 
 every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)

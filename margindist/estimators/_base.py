@@ -19,7 +19,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from margindist.kernels import KERNELS, Kernel, resolve_gamma
+from margindist.kernels import KERNELS, Kernel, gamma_per_feature, resolve_gamma
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -75,6 +75,11 @@ def one_of(*options):
     return Requirement(lambda value: any(value is o or (isinstance(o, str) and value == o) for o in options), words)
 
 
+def optional(requirement):
+    """Allow None beside what the requirement allows."""
+    return Requirement(lambda value: value is None or requirement.test(value), f"None or {requirement.text}")
+
+
 POSITIVE = Requirement(lambda value: _is_real(value) and 0 < value < np.inf, "a positive number")
 POSITIVE_OR_INF = Requirement(lambda value: _is_real(value) and value > 0, "a positive number or inf")
 NON_NEGATIVE = Requirement(lambda value: _is_real(value) and 0 <= value < np.inf, "a number that is not negative")
@@ -96,6 +101,12 @@ KERNEL_PARAMETERS = {
     "degree": POSITIVE_INTEGER,
     "coef0": REAL,
 }
+
+# For the estimators of Abe's paper, whose kernel divides gamma by the number of features.
+GAMMA_PER_FEATURE = Requirement(
+    lambda value: KERNEL_PARAMETERS["gamma"].test(value) or (isinstance(value, str) and gamma_per_feature(value) > 0),
+    "'scale', 'auto', a positive number or a string such as '5/d'",
+)
 
 COMMON_PARAMETERS = {
     "fit_intercept": FLAG,
@@ -124,6 +135,7 @@ class TrainingData(NamedTuple):
     weights: np.ndarray  # sample weight times class weight
     sample_weights: np.ndarray  # without the class weights
     kept: np.ndarray | None  # positions of these rows among those given, None if all
+    n_given: int  # number of rows given
 
 
 class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -139,54 +151,65 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             if requirement is not None and not requirement.test(value):
                 raise ValueError(f"{type(self).__name__}: {name} must be {requirement.text}, got {value!r}.")
 
-    def _validate_training_data(self, X, y, sample_weight=None, *, reset=True, classes=None):
+    def _validate_training_data(self, X, y, sample_weight=None, *, classes=None, piece=False):
         """Check X, y and weights, set ``classes_``, and drop rows of weight zero (they are absent).
 
-        Given sorted ``classes`` (in ``partial_fit``) need not all occur in y.
+        With ``piece``, X is one piece of the data: the labels there are come from ``classes`` at the first piece.
         """
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
-            accept_large_sparse=True,
-        )  # fmt: skip
+        first = not (piece and hasattr(self, "classes_"))
+        form = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
+        X, y = validate_data(self, X, y, reset=first, **form)
         check_classification_targets(y)
-        weights = self._validate_weights(sample_weight, len(y))
-        kept = None
-        if not weights.all():
-            kept = np.flatnonzero(weights)
-            if len(kept) == 0:
-                raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
-            X, y, weights = self._take(X, kept), y[kept], weights[kept]
-        if sp.issparse(X) and not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
-        self.classes_, codes = (
-            np.unique(y, return_inverse=True) if classes is None else (classes, self._codes(y, classes))
-        )
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"{type(self).__name__} needs samples of at least 2 classes, but y contains only one class: "
-                f"{self.classes_[0]!r}."
-            )
         if getattr(self, "kernel", None) == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"{type(self).__name__}: kernel='precomputed' expects a square matrix of kernel values between all "
                 f"training samples, got shape {X.shape}."
             )
-        return TrainingData(X, codes, weights * self._class_weights(codes, weights)[codes], weights, kept)
+        if sp.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        sample_weights = self._validate_weights(sample_weight, len(y))
+        present = sample_weights > 0.0
+        if not present.any():
+            raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
+        codes = np.zeros(len(y), dtype=np.intp)
+        codes[present] = self._encode_piece(y[present], classes, first) if piece else self._encode(y[present])
+        weights = sample_weights * self._class_weights(codes, sample_weights)[codes]
+        if weights.all():
+            return TrainingData(X, codes, weights, sample_weights, None, len(y))
+        kept = np.flatnonzero(weights)
+        X = X[kept][:, kept] if getattr(self, "kernel", None) == "precomputed" else X[kept]
+        return TrainingData(X, codes[kept], weights[kept], sample_weights[kept], kept, len(y))
 
-    def _codes(self, y, classes):
-        """Return the position of every label among the sorted ``classes``."""
-        codes = classes[:-1].searchsorted(y)
-        unknown = classes[codes] != y
-        if unknown.any():
+    def _encode(self, y):
+        """Set ``classes_`` and return the index of each label in it."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
             raise ValueError(
-                f"{type(self).__name__}: y contains the label {y[np.argmax(unknown)]!r}, which is not among the "
-                f"classes {classes.tolist()}; name all classes in the first call of partial_fit."
+                f"{type(self).__name__} needs samples of at least 2 classes, but y contains only one class: "
+                f"{self.classes_[0]!r}."
             )
         return codes
 
-    def _take(self, X, kept):
-        return X[kept][:, kept] if getattr(self, "kernel", None) == "precomputed" else X[kept]
+    def _encode_piece(self, y, classes, first):
+        """Return the index of each label among the classes given at the first piece."""
+        if first:
+            if classes is None:
+                raise ValueError(
+                    f"{type(self).__name__}: the first call of partial_fit needs classes, all labels there are."
+                )
+            self._encode(np.asarray(classes))
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {self.classes_!r}"
+            )
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"{type(self).__name__}: y has the labels {unknown.tolist()}, which are not among the classes "
+                f"{self.classes_.tolist()} given at the first call."
+            )
+        return np.searchsorted(self.classes_, y)
 
     def _validate_weights(self, sample_weight, n_samples):
         if sample_weight is None:
@@ -225,7 +248,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         gamma = 1.0
         if isinstance(self.kernel, str) and self.kernel not in ("linear", "precomputed"):
             gamma = resolve_gamma(self.gamma, data.X, data.sample_weights)
-        return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=1.0 if self.fit_intercept else 0.0)
+        bias = 1.0 if getattr(self, "fit_intercept", False) else 0.0
+        return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=bias)
 
     def _rng(self):
         """Return a NumPy generator that ``random_state`` determines."""
@@ -299,7 +323,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _store_convergence(self, solutions):
         """Keep iterations, objective and gap: numbers for two classes, arrays for more."""
-        self.n_iter_ = max(solution.n_iter for solution in solutions)
+        self.n_iter_ = max(1, *(solution.n_iter for solution in solutions))  # a start may be the solution already
         values = np.array([solution.objective for solution in solutions])
         gaps = np.array([solution.gap for solution in solutions])
         self.objective_, self.duality_gap_ = (
@@ -314,16 +338,23 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         else:
             self.coef_, self.intercept_ = coefs, np.zeros(len(coefs))
 
-    def _store_kernel(self, X, alphas, kernel):
+    def _store_kernel(self, data, alphas, kernel):
         """Set ``dual_coef_``, ``support_`` and what prediction needs from one coefficient a row and problem."""
         alphas = np.vstack(alphas)
         used = np.flatnonzero(alphas.any(axis=0))
-        self.support_ = used
-        self.dual_coef_ = alphas[:, used]
+        self.support_ = used if data.kept is None else data.kept[used]
+        self.dual_coef_ = np.ascontiguousarray(alphas[:, used])
         self.intercept_ = self.dual_coef_.sum(axis=1) * kernel.bias
         self.kernel_ = kernel._replace(bias=0.0)
         if self.kernel != "precomputed":
-            self.support_vectors_ = X if len(used) == X.shape[0] else X[used]
+            self.support_vectors_ = data.X if len(used) == data.X.shape[0] else data.X[used]
+
+    def _store_multipliers(self, data, solutions):
+        """Set ``multipliers_``, with zeros for rows of weight zero."""
+        self.multipliers_ = np.vstack([solution.dual for solution in solutions])
+        if data.kept is not None:
+            found, self.multipliers_ = self.multipliers_, np.zeros((len(solutions), data.n_given))
+            self.multipliers_[:, data.kept] = found
 
     def decision_function(self, X):
         """Return the score of every sample: one number for two classes, one a class for more.

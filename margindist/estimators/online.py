@@ -114,7 +114,11 @@ class _OnlineClassifier(MarginClassifier):
         self : object
             The classifier.
         """
-        X, codes = self._quick_batch(X, y, classes) or self._batch(X, y, classes)
+        batch = self._quick_batch(X, y, classes)
+        if batch is None:
+            data = self._validate_training_data(X, y, classes=classes, piece=True)
+            batch, self._classes_given = (data.X, data.codes), classes
+        X, codes = batch
         memory = self._recall(X)
         signs = self._sign_vectors(codes)
         if memory.kernel is None:
@@ -146,24 +150,8 @@ class _OnlineClassifier(MarginClassifier):
         ordered = X.has_canonical_format if sparse else X.flags.c_contiguous
         if not (plain and shaped and ordered and values.size <= _SMALL and np.isfinite(values).all()):
             return None
-        return X, self._codes(y, self.classes_)
-
-    def _batch(self, X, y, classes):
-        first = getattr(self, "_memory", None) is None
-        if classes is None:
-            if first:
-                raise ValueError(f"{type(self).__name__}: classes must be passed on the first call to partial_fit.")
-            known = self.classes_
-        else:
-            known = np.unique(classes)
-            if not first and not np.array_equal(known, self.classes_):
-                raise ValueError(
-                    f"{type(self).__name__}: classes must be the same in every call of partial_fit; they were "
-                    f"{self.classes_.tolist()}, got {known.tolist()}."
-                )
-            self._classes_given = classes
-        data = self._validate_training_data(X, y, reset=first, classes=known)
-        return data.X, data.codes
+        codes = self.classes_[:-1].searchsorted(y)
+        return (X, codes) if (self.classes_[codes] == y).all() else None
 
     def _recall(self, X):
         """Return the memory, made or checked afresh if a parameter changed."""

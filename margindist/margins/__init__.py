@@ -1,1 +1,21 @@
-"""What a fitted classifier says about its margins."""
+"""What a fitted classifier, any classifier with decision values, says about its margins."""
+
+from margindist.margins.decision import margins, margins_from_decision
+from margindist.margins.display import MarginDistributionDisplay, MarginSample
+from margindist.margins.leave_one_out import loo_error_bound
+from margindist.margins.palette import MethodStyle, method_styles
+from margindist.margins.statistics import MarginStatistics, margin_statistics
+from margindist.margins.updates import update_bound
+
+__all__ = [
+    "MarginDistributionDisplay",
+    "MarginSample",
+    "MarginStatistics",
+    "MethodStyle",
+    "loo_error_bound",
+    "margin_statistics",
+    "margins",
+    "margins_from_decision",
+    "method_styles",
+    "update_bound",
+]

@@ -16,6 +16,7 @@ from numba.extending import overload
 from scipy.linalg.blas import dsyrk
 
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
+_STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 
 
 class DenseRows(NamedTuple):
@@ -221,31 +222,124 @@ def squares(rows, out):
         out[i] = row_square(rows, i)
 
 
+@njit(cache=True, nogil=True)
+def quadratic_forms(rows, matrix, out):
+    """Fill ``out`` with x'Ax for every row x; return it."""
+    image = np.empty(len(matrix))
+    for i in range(len(out)):
+        for j in range(len(matrix)):
+            image[j] = row_dot(rows, i, matrix[j])
+        out[i] = row_dot(rows, i, image)
+    return out
+
+
+def row_range(rows, start, stop):
+    """Return the rows from ``start`` to ``stop``, copying nothing."""
+    if isinstance(rows, DenseRows):
+        return rows._replace(X=rows.X[start:stop])
+    return rows._replace(indptr=rows.indptr[start : stop + 1])
+
+
+def products(rows, W):
+    """Return the inner products of all rows (without the constant column) with the columns of ``W``."""
+    out = np.zeros((n_rows(rows), W.shape[1]))
+    if isinstance(rows, SparseRows):
+        return _sparse_products(rows, W, out)
+    if W.shape[1] == 1:
+        scores(rows._replace(bias=0.0), np.ascontiguousarray(W[:, 0]), out[:, 0])
+        return out
+    for start in range(0, len(out), _STRIP_ROWS):
+        strip = rows.X[start : start + _STRIP_ROWS].astype(np.float64, copy=False)
+        np.matmul(strip, W, out=out[start : start + _STRIP_ROWS])
+    return out
+
+
+def weighted_sums(rows, scales):
+    """Return, for each column of ``scales``, the sum of all rows (without the constant column) times its entries."""
+    n_features = n_columns(rows._replace(bias=0.0))
+    if isinstance(rows, SparseRows):
+        return _sparse_weighted_sums(rows, scales, np.zeros((n_features, scales.shape[1]))).T
+    return _dense_weighted_sums(rows.X, scales, np.zeros((scales.shape[1], n_features)))
+
+
+def sum_of_squares(rows, weights):
+    """Return the weighted sum of the squares of every column (without the constant one)."""
+    if isinstance(rows, SparseRows):
+        squared = rows._replace(data=np.square(rows.data, dtype=np.float64), bias=0.0)
+        return add_rows(squared, np.arange(len(weights)), weights, np.zeros(rows.n_features))
+    total = np.zeros(rows.X.shape[1])
+    for start in range(0, len(weights), _STRIP_ROWS):
+        total += weights[start : start + _STRIP_ROWS] @ np.square(rows.X[start : start + _STRIP_ROWS], dtype=np.float64)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _sparse_products(rows, W, out):
+    for i in range(len(out)):
+        for k in range(rows.indptr[i], rows.indptr[i + 1]):
+            column, value = rows.indices[k], rows.data[k]
+            for j in range(W.shape[1]):
+                out[i, j] += value * W[column, j]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _sparse_weighted_sums(rows, scales, out):
+    for i in range(len(scales)):
+        for k in range(rows.indptr[i], rows.indptr[i + 1]):
+            column, value = rows.indices[k], rows.data[k]
+            for j in range(scales.shape[1]):
+                out[column, j] += value * scales[i, j]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _dense_weighted_sums(X, scales, out):
+    for i in range(len(scales)):
+        for j in range(scales.shape[1]):
+            scale = scales[i, j]
+            if scale != 0.0:
+                for k in range(X.shape[1]):
+                    out[j, k] += scale * X[i, k]
+    return out
+
+
 def gram(rows, which, weights):
     """Return ``Σ weights_k x_k x_kᵀ`` over the rows ``which`` (lower triangle), copying a block at a time."""
     if isinstance(rows, SparseRows):
         return _sparse_gram(rows, which, weights, np.zeros((n_columns(rows), n_columns(rows))))
-    return _dense_gram(rows, which, weights)
+    return _dense_gram(rows, which, weights, np.zeros(rows.X.shape[1]))
 
 
-def _dense_gram(rows, which, weights):
+def scatter(rows, which, weights, mean):
+    """Return ``Σ weights_k (x_k − mean)(x_k − mean)ᵀ`` (lower triangle); ``mean`` must be the rows' weighted mean.
+
+    Dense rows are centred before they are multiplied, so a mean far from zero costs no digits.
+    """
+    rows = rows._replace(bias=0.0)
+    if isinstance(rows, SparseRows):
+        return gram(rows, which, weights) - weights.sum() * np.outer(mean, mean)
+    return _dense_gram(rows, which, weights, mean)
+
+
+def _dense_gram(rows, which, weights, shift):
     m, d = len(which), n_columns(rows)
     upper = np.zeros((d, d), order="F")
     block = max(64, _BLOCK_BYTES // (8 * d))
     scaled = np.empty((min(block, m), d))
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]
-        _scale_block(rows.X, rows.bias, which[start : start + block], weights[start : start + block], part)
+        _scale_block(rows.X, rows.bias, which[start : start + block], weights[start : start + block], shift, part)
         upper = dsyrk(1.0, part.T, beta=1.0, c=upper, overwrite_c=1)
     return upper.T
 
 
 @njit(cache=True, nogil=True)
-def _scale_block(X, bias, which, weights, out):
+def _scale_block(X, bias, which, weights, shift, out):
     for k in range(len(which)):
         root, x = np.sqrt(weights[k]), X[which[k]]
         for j in range(len(x)):
-            out[k, j] = root * x[j]
+            out[k, j] = root * (x[j] - shift[j])
         if bias != 0.0:
             out[k, -1] = root * bias
 

@@ -32,7 +32,7 @@ def certify(objective, rows, signs, weights, coef, margins, beta):
     The gap is ``½‖w − w̃‖²`` plus the objective's complementarity (see :mod:`margindist.objectives`); one
     sweep over the rows makes ``w̃``. A hard margin is certified at the nearest feasible point on the ray through w.
     """
-    if np.isinf(objective.C) and (least := margins.min()) != 1.0:
+    if objective.hard and (least := margins.min()) != 1.0:
         if least <= 0.0:
             return Solution(coef, beta, np.inf, np.inf, 0, "infeasible")
         coef, margins = coef / least, np.maximum(margins / least, 1.0)
@@ -45,4 +45,4 @@ def certify(objective, rows, signs, weights, coef, margins, beta):
 
 def relative(gap, value):
     """Return the gap relative to the objective's absolute value; never negative, for rounding can make it so."""
-    return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny)
+    return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny) if np.isfinite(value) else np.inf

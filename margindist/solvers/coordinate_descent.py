@@ -1,4 +1,4 @@
-r"""Dual coordinate descent with exact one-variable steps, for hinge-type objectives with many columns.
+r"""Dual coordinate descent with exact one-variable steps, for sums over rows with many columns.
 
 With the mean margin t held fixed, :class:`~margindist.objectives.LDM` is a sum over rows (its variance is the least
 mean square distance from any t), and each dual variable has a closed-form step (Hsieh et al. 2008). Writing
@@ -30,7 +30,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
 
     Parameters
     ----------
-    objective : LDM
+    objective : LDM, or any that :func:`~margindist.objectives.coordinate_step` knows
         What to minimise.
     rows : DenseRows or SparseRows
         Training rows.
@@ -40,8 +40,8 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         Relative duality gap to reach.
     max_iter : int
         Passes at most.
-    start : ndarray of shape (n_rows,), optional
-        Multipliers to start from.
+    start : Solution, optional
+        Whose multipliers to start from.
     rng : numpy.random.Generator, optional
         Draws the order of the rows.
     report : callable, optional
@@ -56,18 +56,20 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     everything, total = np.arange(m), weights.sum()
     squares(rows, lengths := np.empty(m))
     mean_row = add_rows(rows, everything, signs * weights / total, np.zeros(d))
-    beta = np.zeros(m) if start is None else np.clip(start, 0.0, objective.C * weights)
+    upper = objective.upper(weights)
+    beta = np.zeros(m) if start is None else np.minimum(start.dual, upper)
     a = objective.dual_coef(beta, np.zeros(m), weights)
     w = add_rows(rows, everything, signs * a, np.zeros(d))
     mean = mean_row @ w
     best, lower, look, active, bar = None, -np.inf, _FIRST_LOOK, everything, np.inf
     for n_iter in range(1, max_iter + 1):
         order = rng.permutation(active)
-        kept, bar = _sweep(objective, rows, signs, weights, total, lengths, mean, order, bar, a, beta, w)
+        idle = 0.0 if np.isinf(bar) else 0.1 * bar * objective.drift(total)
+        kept, bar = _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, idle, a, beta, w)
         active = order[:kept]
         if len(order) == m:
             mean = mean_row @ w
-        elif objective.lambda1 > 0.0 and abs(mean_row @ w - mean) > 0.1 * bar:
+        elif objective.coupled and abs(mean_row @ w - mean) > 0.1 * bar:
             active = everything  # shrunk rows do not see the mean move: it moves only with all of them
         if n_iter < look and n_iter < max_iter and kept > 0:
             continue
@@ -75,7 +77,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         z *= signs
         now = certify(objective, rows, signs, weights, w, z, beta)
         lower = max(lower, now.objective - now.gap * abs(now.objective) if np.isfinite(now.gap) else -np.inf)
-        previous = (1.0, 0) if best is None else (best.gap, best.n_iter)
+        previous = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
         if best is None or now.objective < best.objective:
             best = now._replace(coef=now.coef.copy(), dual=beta.copy())
         best = best._replace(gap=relative(best.objective - lower, best.objective), n_iter=n_iter)
@@ -92,24 +94,28 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
 def _passes_left(previous, best, tol):
     """Extrapolate the fall of the gap between the last two looks."""
     gap, n_iter = previous
+    if not np.isfinite(best.gap):
+        return np.inf
     rate = np.log(max(gap / best.gap, 1.0 + 1e-12)) / (best.n_iter - n_iter)
     return np.log(best.gap / tol) / rate
 
 
 @njit(cache=True, nogil=True)
-def _sweep(objective, rows, signs, weights, total, lengths, mean, order, bar, a, beta, w):
+def _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, idle, a, beta, w):
     """Step through the rows in the given order; move the shrunk ones behind.
 
-    Rows at a bound whose margin is off 1 by more than ``bar``, the last pass's worst violation, are shrunk. Returns how
-    many rows are left, and the worst violation.
+    Rows at a bound whose margin is off 1 by more than ``bar``, the last pass's worst violation, are shrunk. The dual
+    variable of a row at a bound follows its margin only when it is behind by more than ``idle`` (for weight one): most
+    rows are of this kind, and following at once would double the cost of a pass. Returns how many rows are left, and
+    the worst violation.
     """
     worst, last, k = 0.0, len(order), 0
     while k < last:
         i = order[k]
         z = signs[i] * row_dot(rows, i, w)
         new, multiplier = coordinate_step(objective, z - lengths[i] * a[i], lengths[i], weights[i], total, mean)
-        settled = multiplier == beta[i] and multiplier == (0.0 if z >= 1.0 else objective.C * weights[i])
-        if new != a[i]:
+        settled = multiplier == beta[i] and multiplier == (0.0 if z >= 1.0 else upper[i])
+        if abs(new - a[i]) > (idle * weights[i] if settled else 0.0):
             row_add(rows, i, signs[i] * (new - a[i]), w)
             a[i], beta[i] = new, multiplier
         if not settled:

@@ -84,13 +84,13 @@ def solve(objective, rows, signs, weights, *, tol, max_iter=None, rng=None, repo
             status = "stopped"
             break
     value = _value(objective, rows, signs, weights, coef)
-    guess = np.where(_margins(rows, signs, coef) < 1.0, objective.C * weights, 0.0)
+    short = _margins(rows, signs, coef) < 1.0
+    found = Solution(coef, np.where(short, objective.C * weights, 0.0), value, np.inf, n_iter, status)
     bound = coordinate_descent.solve(
-        objective, rows, signs, weights, tol=0.1 * tol, max_iter=_BOUND_PASSES, start=guess, rng=rng
+        objective, rows, signs, weights, tol=0.1 * tol, max_iter=_BOUND_PASSES, start=found, rng=rng
     )
     gap = relative(value - (bound.objective - bound.gap * abs(bound.objective)), value)
-    status = "optimal" if gap <= tol else status
-    return Solution(coef, bound.dual, value, gap, n_iter, status)
+    return found._replace(dual=bound.dual, gap=gap, status="optimal" if gap <= tol else status)
 
 
 def calibrate(objective, rows, signs, weights, rng):
