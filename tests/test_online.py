@@ -130,7 +130,7 @@ def test_newton_agrees_with_a_generic_minimiser(rng):
         # Both are dual values, so the larger is the better; the generic one loses digits where the maximum is sharp.
         assert q_norm >= generic * (1 - 1e-10)
         worst = max(worst, q_norm / generic - 1)
-    assert worst < 1e-6
+    assert worst < 1e-5
 
 
 @pytest.mark.parametrize("p", [2.0, 5.0])

@@ -43,9 +43,9 @@ def make_threshold(n_samples=1000, r=4, k=16, n_features=100, *, random_state=No
 
     Examples
     --------
-    >>> X, y = make_threshold(6, r=1, k=2, n_features=3, random_state=0)
+    >>> X, y = make_threshold(50, r=1, k=2, n_features=3, random_state=0)
     >>> X.shape, sorted(set(y.tolist()))
-    ((6, 3), [-1, 1])
+    ((50, 3), [-1, 1])
     """
     if not 1 <= r <= k <= n_features:
         raise ValueError(

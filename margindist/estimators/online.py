@@ -404,13 +404,13 @@ class ROMMAClassifier(_OnlineClassifier):
     soft_margin : float, default=0.0
         λ ≥ 0 of the 2-norm soft margin: λ is added to the inner product of every sample with itself, which makes any
         rows separable.
-    max_iter : int, default=100
-        Largest number of passes in ``fit``.
     fit_intercept : bool, default=True
         Whether every row carries a constant column, whose weight makes the intercept.
     intercept_scaling : {"auto"} or float, default="auto"
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
+    max_iter : int, default=100
+        Largest number of passes in ``fit``.
 
     Attributes
     ----------
@@ -445,7 +445,7 @@ class ROMMAClassifier(_OnlineClassifier):
     >>> from sklearn.datasets import load_iris
     >>> from margindist import ROMMAClassifier
     >>> X, y = load_iris(return_X_y=True)
-    >>> model = ROMMAClassifier(delta=0.1).fit(X[:100], y[:100])
+    >>> model = ROMMAClassifier(delta=0.1, max_iter=1000).fit(X[:100], y[:100])
     >>> model.converged_, model.margin_share_ >= 0.9
     (True, True)
     """
@@ -515,13 +515,13 @@ class ALMAClassifier(_OnlineClassifier):
     soft_margin : float, default=0.0
         λ ≥ 0 of the 2-norm soft margin: λ is added to the inner product of every sample with itself, which makes any
         rows separable. Needs p = 2.
-    max_iter : int, default=100
-        Largest number of passes in ``fit``.
     fit_intercept : bool, default=True
         Whether every row carries a constant column, whose weight makes the intercept.
     intercept_scaling : {"auto"} or float, default="auto"
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
+    max_iter : int, default=100
+        Largest number of passes in ``fit``.
 
     Attributes
     ----------
@@ -641,13 +641,13 @@ class MICRAClassifier(_OnlineClassifier):
     soft_margin : float, default=0.0
         λ ≥ 0 of the 2-norm soft margin: λ is added to the inner product of every sample with itself, which makes any
         rows separable.
-    max_iter : int, default=100
-        Largest number of passes in ``fit``.
     fit_intercept : bool, default=True
         Whether every row carries a constant column, whose weight makes the intercept.
     intercept_scaling : {"auto"} or float, default="auto"
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
+    max_iter : int, default=100
+        Largest number of passes in ``fit``.
 
     Attributes
     ----------
