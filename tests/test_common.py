@@ -15,6 +15,7 @@ from sklearn.preprocessing import MinMaxScaler, minmax_scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from margindist import (
+    ALMAClassifier,
     ECOCClassifier,
     FMMClassifier,
     KOMDClassifier,
@@ -22,11 +23,15 @@ from margindist import (
     LSSVMClassifier,
     MAMClassifier,
     MDOClassifier,
+    MICRAClassifier,
     MSVMAvClassifier,
+    PUMMAClassifier,
+    ROMMAClassifier,
     SVRClassifier,
 )
 
 CLASSIFIERS = [
+    ALMAClassifier(alpha=0.5, soft_margin=1.0),
     ECOCClassifier(LSSVMClassifier()),
     FMMClassifier(max_iter=200),
     FMMClassifier(kernel="rbf", max_iter=200),
@@ -40,6 +45,9 @@ CLASSIFIERS = [
     MDOClassifier(random_state=0),
     MSVMAvClassifier(),
     MSVMAvClassifier(kernel="rbf"),
+    MICRAClassifier(soft_margin=1.0),
+    PUMMAClassifier(soft_margin=1.0),
+    ROMMAClassifier(soft_margin=1.0),
     SVRClassifier(),
 ]
 

@@ -6,6 +6,7 @@ from margindist.margins.leave_one_out import loo_error_bound
 from margindist.margins.palette import MethodStyle, method_styles
 from margindist.margins.semivariance import semivariance_bound
 from margindist.margins.statistics import MarginStatistics, margin_statistics
+from margindist.margins.updates import update_bound
 
 __all__ = [
     "MarginDistributionDisplay",
@@ -18,4 +19,5 @@ __all__ = [
     "margins_from_decision",
     "method_styles",
     "semivariance_bound",
+    "update_bound",
 ]

@@ -121,9 +121,31 @@ def _sparse_square(rows, i):
     return total
 
 
+def _dense_scatter(rows, i, values, columns):
+    x = rows.X[i]
+    count = 0
+    for j in range(x.shape[0]):
+        if x[j] != 0.0:
+            values[j] = x[j]
+            columns[count] = j
+            count += 1
+    return count
+
+
+def _sparse_scatter(rows, i, values, columns):
+    count = 0
+    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+        if rows.data[k] != 0.0:
+            values[rows.indices[k]] = rows.data[k]
+            columns[count] = rows.indices[k]
+            count += 1
+    return count
+
+
 _DOT = {DenseRows: _dense_dot, SparseRows: _sparse_dot}
 _ADD = {DenseRows: _dense_add, SparseRows: _sparse_add}
 _SQUARE = {DenseRows: _dense_square, SparseRows: _sparse_square}
+_SCATTER = {DenseRows: _dense_scatter, SparseRows: _sparse_scatter}
 
 
 def row_dot(rows, i, w):
@@ -139,6 +161,11 @@ def row_add(rows, i, scale, w):
 def row_square(rows, i):
     """Return the squared length of row ``i``."""
     return _SQUARE[type(rows)](rows, i)
+
+
+def row_scatter(rows, i, values, columns):
+    """Write row ``i``'s non-zero features into ``values`` and their positions into ``columns``; return their number."""
+    return _SCATTER[type(rows)](rows, i, values, columns)
 
 
 _VECTORISED = {"fastmath": {"reassoc", "contract"}}
@@ -157,6 +184,11 @@ def _compiled_add(rows, i, scale, w):
 @overload(row_square, jit_options=_VECTORISED)
 def _compiled_square(rows, i):
     return _SQUARE[rows.instance_class]
+
+
+@overload(row_scatter)
+def _compiled_scatter(rows, i, values, columns):
+    return _SCATTER[rows.instance_class]
 
 
 @njit(cache=True, nogil=True)
