@@ -261,7 +261,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _mercer_gram(self, X, kernel):
         """Return the whole Gram matrix, without its negative eigenvalues if it has any."""
-        gram = gram_matrix(X, kernel)
+        gram = gram_matrix(X, kernel).whole()
         if self.kernel in ("linear", "rbf") or not is_indefinite(gram, np.random.default_rng(0)):
             return gram
         warnings.warn(

@@ -28,9 +28,10 @@ class MDOClassifier(MarginClassifier):
     .. math:: \min_w \sum_i c(\nu_i), \qquad \nu_i = \frac{y_i \, w \cdot x_i}{\|w\| \|x_i\|}, \qquad
         c(\nu) = \begin{cases} e^{-\alpha \nu^2} & \nu \ge 0 \\ e^{-\beta \nu} & \nu < 0 \end{cases}
 
-    **This form of the cost is a reading, not a transcription.** The text of [1]_ beyond its abstract was not at hand: that
-    samples on the right side pay a bell curve, after the projection profile of the paper's margin bound, and samples on
-    the wrong side an exponential, after the training error, was written from memory and not checked against it.
+    **This form of the cost is a reading, not a transcription.** The text of [1]_ beyond its abstract was not at hand:
+    that samples on the right side pay a bell curve, after the projection profile of the paper's margin bound, and
+    samples on the wrong side an exponential, after the training error, was written from memory and not checked
+    against it.
 
     Ours as well: every sample is divided by its length, the constant feature included (which is the length of the
     longest sample, so that multiplying all features by a number changes nothing); the starts are the direction of

@@ -7,7 +7,8 @@ w_0 = g_0 = 0, t = 0, 1, …, β_t = t/(t + 1) and a step θ in (0, 1],
     g_t = β_t (g_{t−1} + u_t),    w_{t+1} = w_t + θ (g_t + u_t)
 
 u_t is the negative gradient of the exponential loss divided by its value, g_t a momentum. On separable data the
-margin min z_t/‖w_t‖ comes within O((1 + ln n)(1 + ln t)/(γ t²)) of the largest possible one, γ (Ji, Srebro & Telgarsky 2021, with θ = 1).
+margin min z_t/‖w_t‖ comes within O((1 + ln n)(1 + ln t)/(γ t²)) of the largest possible one, γ (Ji, Srebro &
+Telgarsky 2021, with θ = 1).
 
 **The certificate.** For every distribution q, γ ≤ ‖Σ q_i x_i‖ (the hull of the signed rows is at distance γ from the
 origin). Since (t + 1) g_t = Σ_{j ≤ t} j u_j, the vector 2g_t/t belongs to the distribution Σ_j j q_j · 2/(t(t + 1)),
