@@ -481,7 +481,7 @@ def test_small_batches_are_checked_too():
         model.partial_fit(X[:1, :3], y[:1])
     with pytest.raises(ValueError, match="inconsistent"):
         model.partial_fit(X[:1], y[:2])
-    with pytest.raises(ValueError, match="y has the labels .*5.*, which are not among the classes"):
+    with pytest.raises(ValueError, match=r"y has the labels .*5.*, which are not among the classes"):
         model.partial_fit(X[:1], np.array([5]))
     with pytest.raises(ValueError, match="not the same as on last call"):
         model.partial_fit(X[:1], y[:1], classes=[-1, 2])
