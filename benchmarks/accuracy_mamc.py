@@ -2,11 +2,11 @@
 
     MARGINDIST_DATA=... python -m benchmarks.accuracy_mamc [--splits 10] [--sets banana heart]
 
-The paper averages over all 100 published splits; here are the ten that could be found (for thyroid none: random ones of
-the same sizes). Parameters are chosen by five-fold cross-validation on the training part, from the paper's grids:
-gamma (divided by the number of features) for all, then C_m for MAMC_bs; gamma and C for EMAMC and the SVM. Features are
-scaled to [0, 1] on the training part, as its companion papers do; the paper does not say. Accuracies in percent, mean and standard
-deviation over the splits; "diff" is ours minus print.
+The paper averages over all 100 published splits; here are the ten that could be found (for thyroid none: random ones
+of the same sizes). Parameters are chosen by five-fold cross-validation on the training part, from the paper's grids:
+gamma (divided by the number of features) for all, then C_m for MAMC_bs; gamma and C for EMAMC and the SVM; of equally
+good values the first. Features are scaled to [0, 1] on the training part; the paper does not say what it did.
+Accuracies in percent, mean and standard deviation over the splits; "diff" is ours minus print.
 """
 
 import argparse

@@ -7,11 +7,7 @@ relative distance of each to the least squares optimum: ours as certified, the p
 """
 
 import argparse
-import os
-import statistics
-import time
 import warnings
-from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,50 +16,30 @@ from sklearn.linear_model import RidgeClassifier, RidgeClassifierCV
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import NearestCentroid
 
+from benchmarks._measure import in_turn, load
 from margindist import LSSVMClassifier, MAMClassifier
 
 C = 1.0
 CS = np.logspace(-3, 3, 10)
 
 
-def load(name):
-    """Return a named problem of the data folder, scaled to [0, 1], its largest class against the rest."""
-    archive = np.load(Path(os.environ["MARGINDIST_DATA"]) / f"{name}.npz", allow_pickle=False)
-    y = archive["y"]
-    if "X" in archive:
-        X = archive["X"].astype(np.float64)
-        X -= X.min(axis=0)
-        X /= np.where(X.max(axis=0) > 0, X.max(axis=0), 1.0)
-    else:
-        parts = (archive["data"].astype(np.float64), archive["indices"], archive["indptr"])
-        X = sp.csr_array(parts, shape=tuple(archive["shape"]))
-        top = abs(X).max(axis=0).toarray().ravel()
-        X = sp.csr_array(X @ sp.diags_array(1 / np.where(top > 0, top, 1.0)))
-    labels, counts = np.unique(y, return_counts=True)
-    return X, (y == labels[counts.argmax()]).astype(int)
-
-
 def generated(m, d):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(m, d))
-    return X, (X[:, :5].sum(axis=1) + rng.normal(size=m) > 0).astype(int)
+    return X, np.where(X[:, :5].sum(axis=1) + rng.normal(size=m) > 0, 1.0, -1.0)
 
 
-def in_turn(ours, peer, repeats):
-    """Return median seconds of both and what they returned, run alternately after one untimed run each."""
-    results, times = [ours(), peer()], ([], [])
-    for _ in range(repeats):
-        for k, run in enumerate((ours, peer)):
-            start = time.perf_counter()
-            results[k] = run()
-            times[k].append(time.perf_counter() - start)
-    return *map(statistics.median, times), *results
+def timed(ours, peer, repeats):
+    """Return median seconds of both and what they returned, after one untimed run each."""
+    ours(), peer()
+    (first, seconds), (second, peer_seconds) = in_turn(ours, peer, repeats=repeats)
+    return seconds, peer_seconds, first, second
 
 
 def objective(model, X, y):
     """Return the least squares objective of a fitted linear model, with the bias that suits its weights best."""
     w = model.coef_.ravel()
-    residuals = 2.0 * y - 1.0 - X @ w
+    residuals = y - X @ w
     residuals -= residuals.mean()
     return 0.5 * w @ w + 0.5 * C * residuals @ residuals
 
@@ -77,7 +53,7 @@ def line(data, what, peer_name, ours, peer, off="", peer_off=""):
 
 def linear(name, X, y, repeats):
     size = f"{name} {X.shape[0]}x{X.shape[1]}"
-    ours, peer, model, ridge = in_turn(
+    ours, peer, model, ridge = timed(
         lambda: LSSVMClassifier(C=C).fit(X, y), lambda: RidgeClassifier(alpha=1 / C).fit(X, y), repeats
     )
     best = min(objective(model, X, y), objective(ridge, X, y))
@@ -85,7 +61,7 @@ def linear(name, X, y, repeats):
     what = f"LSSVM linear, {model.solver_}"
     line(size, what, "RidgeClassifier", ours, peer, f"{model.duality_gap_:.0e}", beyond)
     if not sp.issparse(X):
-        ours, peer, _, _ = in_turn(
+        ours, peer, _, _ = timed(
             lambda: LSSVMClassifier().path(X, y, CS), lambda: RidgeClassifierCV(alphas=1 / CS).fit(X, y), repeats
         )
         line(size, f"LSSVM path, {len(CS)} C, leave-one-out", "RidgeClassifierCV", ours, peer)
@@ -98,15 +74,14 @@ def averages(name, X, y, repeats):
         return X.sum(), X.sum()
 
     for bias in ("mean", "optimal"):
-        ours, peer, _, _ = in_turn(lambda bias=bias: MAMClassifier(bias=bias).fit(X, y), read_twice, repeats)
+        ours, peer, _, _ = timed(lambda bias=bias: MAMClassifier(bias=bias).fit(X, y), read_twice, repeats)
         line(size, f"MAMC linear, bias {bias}", "X.sum() twice", ours, peer)
-    ours, peer, _, _ = in_turn(lambda: MAMClassifier().fit(X, y), lambda: NearestCentroid().fit(X, y), repeats)
+    ours, peer, _, _ = timed(lambda: MAMClassifier().fit(X, y), lambda: NearestCentroid().fit(X, y), repeats)
     line(size, "MAMC linear, bias optimal", "NearestCentroid", ours, peer)
 
 
 def kernels(m, repeats):
-    X, y = load("letter")
-    X, y = X[:m], y[:m] if y[:m].any() else None
+    X, y = load(f"letter:first{m}")
     size, gamma = f"letter {m}x{X.shape[1]}, rbf", 1.0
 
     def gram_and_cholesky():
@@ -114,22 +89,20 @@ def kernels(m, repeats):
         K[np.diag_indices_from(K)] += 1 / C
         return cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
 
-    ours, peer, model, _ = in_turn(
+    ours, peer, model, _ = timed(
         lambda: LSSVMClassifier(C=C, kernel="rbf", gamma=gamma).fit(X, y), gram_and_cholesky, repeats
     )
     line(size, "LSSVM dual", "Gram matrix + Cholesky", ours, peer, f"{model.duality_gap_:.0e}")
-    ours, peer, _, _ = in_turn(
+    ours, peer, _, _ = timed(
         lambda: LSSVMClassifier(kernel="rbf", gamma=gamma).path(X, y, CS),
         lambda: [LSSVMClassifier(C=c, kernel="rbf", gamma=gamma).fit(X, y) for c in CS],
         1,
     )
     line(size, f"LSSVM path, {len(CS)} C, leave-one-out", f"{len(CS)} fits", ours, peer)
     plain = MAMClassifier(kernel="rbf", gamma=gamma)
-    ours, peer, _, _ = in_turn(
-        lambda: plain.fit(X, y), lambda: rbf_kernel(X, gamma=gamma) @ np.where(y > 0, 1.0, -1.0), repeats
-    )
+    ours, peer, _, _ = timed(lambda: plain.fit(X, y), lambda: rbf_kernel(X, gamma=gamma) @ y, repeats)
     line(size, "MAMC, bias optimal", "Gram matrix times a vector", ours, peer)
-    ours, peer, _, _ = in_turn(
+    ours, peer, _, _ = timed(
         lambda: MAMClassifier(slope="cv", kernel="rbf", gamma=gamma, random_state=0).fit(X, y),
         lambda: plain.fit(X, y),
         repeats,

@@ -3,16 +3,22 @@
 from margindist.estimators.ldm import LDMClassifier
 from margindist.estimators.lssvm import LSSVMClassifier
 from margindist.estimators.mam import MAMClassifier
+from margindist.estimators.msvmav import MSVMAvClassifier
 from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
 from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
+from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
 
 __all__ = [
     "ALMAClassifier",
     "ECOCClassifier",
+    "FMMClassifier",
+    "KOMDClassifier",
     "LDMClassifier",
     "LSSVMClassifier",
     "MAMClassifier",
+    "MDOClassifier",
     "MICRAClassifier",
+    "MSVMAvClassifier",
     "PUMMAClassifier",
     "ROMMAClassifier",
     "SVRClassifier",

@@ -19,7 +19,15 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from margindist.kernels import KERNELS, Kernel, gamma_per_feature, resolve_gamma
+from margindist.kernels import (
+    KERNELS,
+    Kernel,
+    clip_spectrum,
+    gamma_per_feature,
+    gram_matrix,
+    is_indefinite,
+    resolve_gamma,
+)
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -250,6 +258,19 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             gamma = resolve_gamma(self.gamma, data.X, data.sample_weights)
         bias = 1.0 if getattr(self, "fit_intercept", False) else 0.0
         return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=bias)
+
+    def _mercer_gram(self, X, kernel):
+        """Return the whole Gram matrix, without its negative eigenvalues if it has any."""
+        gram = gram_matrix(X, kernel)
+        if self.kernel in ("linear", "rbf") or not is_indefinite(gram, np.random.default_rng(0)):
+            return gram
+        warnings.warn(
+            f"{type(self).__name__}: the kernel matrix has negative eigenvalues; they are set to zero. Predictions use "
+            f"the kernel as it is.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return clip_spectrum(gram)
 
     def _rng(self):
         """Return a NumPy generator that ``random_state`` determines."""

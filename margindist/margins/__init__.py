@@ -4,6 +4,7 @@ from margindist.margins.decision import margins, margins_from_decision
 from margindist.margins.display import MarginDistributionDisplay, MarginSample
 from margindist.margins.leave_one_out import loo_error_bound
 from margindist.margins.palette import MethodStyle, method_styles
+from margindist.margins.semivariance import semivariance_bound
 from margindist.margins.statistics import MarginStatistics, margin_statistics
 from margindist.margins.updates import update_bound
 
@@ -17,5 +18,6 @@ __all__ = [
     "margins",
     "margins_from_decision",
     "method_styles",
+    "semivariance_bound",
     "update_bound",
 ]

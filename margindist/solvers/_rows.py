@@ -306,9 +306,14 @@ def _dense_weighted_sums(X, scales, out):
 
 def gram(rows, which, weights):
     """Return ``Σ weights_k x_k x_kᵀ`` over the rows ``which`` (lower triangle), copying a block at a time."""
+    return add_gram(rows, which, weights, 1.0, np.zeros((n_columns(rows), n_columns(rows))))
+
+
+def add_gram(rows, which, weights, sign, lower):
+    """Add ``sign`` times the Gram matrix of :func:`gram` to the lower triangle of ``lower``, in place; return it."""
     if isinstance(rows, SparseRows):
-        return _sparse_gram(rows, which, weights, np.zeros((n_columns(rows), n_columns(rows))))
-    return _dense_gram(rows, which, weights, np.zeros(rows.X.shape[1]))
+        return _sparse_gram(rows, which, sign * weights, lower)
+    return _add_dense_gram(rows, which, weights, np.zeros(rows.X.shape[1]), sign, lower)
 
 
 def scatter(rows, which, weights, mean):
@@ -319,19 +324,18 @@ def scatter(rows, which, weights, mean):
     rows = rows._replace(bias=0.0)
     if isinstance(rows, SparseRows):
         return gram(rows, which, weights) - weights.sum() * np.outer(mean, mean)
-    return _dense_gram(rows, which, weights, mean)
+    return _add_dense_gram(rows, which, weights, mean, 1.0, np.zeros((n_columns(rows), n_columns(rows))))
 
 
-def _dense_gram(rows, which, weights, shift):
+def _add_dense_gram(rows, which, weights, shift, sign, lower):
     m, d = len(which), n_columns(rows)
-    upper = np.zeros((d, d), order="F")
     block = max(64, _BLOCK_BYTES // (8 * d))
     scaled = np.empty((min(block, m), d))
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]
         _scale_block(rows.X, rows.bias, which[start : start + block], weights[start : start + block], shift, part)
-        upper = dsyrk(1.0, part.T, beta=1.0, c=upper, overwrite_c=1)
-    return upper.T
+        dsyrk(sign, part.T, beta=1.0, c=lower.T, overwrite_c=1)
+    return lower
 
 
 @njit(cache=True, nogil=True)

@@ -51,9 +51,12 @@ def best_bias(scores, signs, weights):
 
     Parameters
     ----------
-    scores : ndarray of shape (n_rows,), without a bias
-    signs : ndarray of shape (n_rows,), -1 or +1
-    weights : ndarray of shape (n_rows,), positive
+    scores : ndarray of shape (n_rows,)
+        Without a bias.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
 
     Returns
     -------
@@ -121,10 +124,16 @@ def search_slope(sums, positive, folds, signs, weights, bias):
     sums : ndarray of shape (n_rows, n_folds, n_classes)
         For every row, the weighted sum of its kernel values with the rows of each fold and class. A classifier trained
         without a fold is the total without that fold, so no kernel value is ever computed twice.
-    positive : int, the class that is positive here
-    folds : ndarray of shape (n_rows,), the fold of each row
-    signs, weights : ndarray of shape (n_rows,)
-    bias : {"optimal", "mean", "zero"}, the rule applied in each fold
+    positive : int
+        The class that is positive here.
+    folds : ndarray of shape (n_rows,)
+        The fold of each row.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    bias : {"optimal", "mean", "zero"}
+        The rule applied in each fold.
 
     Returns
     -------

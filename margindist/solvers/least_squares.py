@@ -77,11 +77,16 @@ def solve_columns(rows, targets, weights, C, metric=None):
 
     Parameters
     ----------
-    rows : DenseRows or SparseRows, with a constant column if there is to be a bias
+    rows : DenseRows or SparseRows
+        With a constant column if there is to be a bias.
     targets : ndarray of shape (n_targets, n_rows)
-    weights : ndarray of shape (n_rows,), positive
-    C : float, price of the squared errors
-    metric : ndarray of shape (n_features, n_features), see :func:`metric_of`
+        Labels, -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    C : float
+        Price of the squared errors.
+    metric : ndarray of shape (n_features, n_features)
+        See :func:`metric_of`.
 
     Returns
     -------
@@ -114,11 +119,16 @@ def solve_gram(K, targets, weights, C, fit_bias):
 
     Parameters
     ----------
-    K : C-contiguous ndarray of shape (n_rows, n_rows), symmetric, positive semi-definite
+    K : ndarray of shape (n_rows, n_rows)
+        C-contiguous, symmetric, positive semi-definite.
     targets : ndarray of shape (n_targets, n_rows)
-    weights : ndarray of shape (n_rows,), positive
+        Labels, -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
     C : float
+        Price of the squared errors.
     fit_bias : bool
+        Whether there is a bias.
 
     Returns
     -------
@@ -155,14 +165,22 @@ def conjugate_gradients(rows, target, weights, C, *, feature_weights=None, tol=1
 
     Parameters
     ----------
-    rows : DenseRows or SparseRows, with a constant column if there is to be a bias
+    rows : DenseRows or SparseRows
+        With a constant column if there is to be a bias.
     target : ndarray of shape (n_rows,)
-    weights : ndarray of shape (n_rows,), positive
+        Labels, -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
     C : float
-    feature_weights : ndarray of shape (n_rows,), if the empirical feature space is wanted
-    tol : float, relative duality gap to reach
+        Price of the squared errors.
+    feature_weights : ndarray of shape (n_rows,)
+        Given if the empirical feature space is wanted.
+    tol : float
+        Relative duality gap to reach.
     max_iter : int
-    report : callable, see :mod:`margindist.solvers._solution`
+        Iterations at most.
+    report : callable
+        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
