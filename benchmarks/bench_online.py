@@ -78,9 +78,7 @@ def bench_pass(rounds=5):
                 steps[key] = getattr(model, "n_updates_", "")
         for key, times in seconds.items():
             ratio = min(times) / min(seconds["Perceptron"])
-            print(
-                f"| {name} {X.shape[0]}x{X.shape[1]} | {key} | {len(y) / min(times):,.0f} | {ratio:.2f} | {steps[key]} |"
-            )
+            print(f"| {name} {len(y)}x{X.shape[1]} | {key} | {len(y) / min(times):,.0f} | {ratio:.2f} | {steps[key]} |")
 
 
 def feed(model, rows):
