@@ -166,8 +166,8 @@ class _OnlineClassifier(MarginClassifier):
             )
         if self.gamma == "scale" and self.kernel in ("rbf", "poly", "sigmoid"):
             raise ValueError(
-                f"{type(self).__name__}: gamma='scale' looks at all rows, which partial_fit does not have; give gamma a "
-                f"number or 'auto'."
+                f"{type(self).__name__}: gamma='scale' looks at all rows, which partial_fit does not have; give "
+                f"gamma a number or 'auto'."
             )
         method = self._method(X.shape[1])
         kernel = self._kernel_of(method, X)
@@ -230,7 +230,7 @@ class _OnlineClassifier(MarginClassifier):
         return self
 
     def _tracks(self, name):
-        """Return the learners' records; for attributes that are made when asked for, so that a call costs nothing more."""
+        """Return the learners' records, from which attributes are made when asked for: a call need not."""
         if "_memory" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has {name} only after a fit.")
         learners = self._memory.learners
