@@ -19,9 +19,9 @@ it from the exact margins still descends.
 
 **Blocks.** As in ThunderSVM (Wen et al. 2018): take the rows that violate the optimality conditions most and the rows
 strictly inside their box, fetch their block of H̃, solve that small problem, move all margins, repeat. The small problem
-is solved by coordinate descent on the worst violators, which finds the bounds that are active, and Newton steps on the face they leave
-(Moré and Toraldo 1991), without which a large C takes very many steps. A first guess is the solution on the features of
-the partial Cholesky factor.
+is solved by coordinate descent on its worst violators, which finds the bounds that are active; where that is slow,
+Newton steps on the face they leave follow (Moré and Toraldo 1991). A first guess is the solution on the features of the
+partial Cholesky factor; if that factor is as good as G, it is nearly the last.
 
 **Certificate.** For any β in the box and any z̃ put α = Y(λ2 p + β − Pz̃), and let z = YGα be its *exact* margins. Then
 the objective at α is above the minimum by at most
@@ -96,7 +96,7 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     max_iter : int
         Most blocks to solve.
     start : Solution
-        Its multipliers are where to start.
+        Its multipliers are where to start, unless the Gram matrix has so low a rank that a better point is at hand.
     rng : numpy.random.Generator
         Draws the columns that stand for all.
     report : callable
@@ -113,11 +113,10 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     gram = gram if exact else gram.whole()
     problem = _Problem(objective, gram, signs, weights, objective.C * weights)
     curvature = _curvature(problem, factor.features, exact)
-    beta = (
-        np.minimum(start.dual, problem.upper)
-        if start is not None
-        else _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
-    )
+    if start is None or exact:
+        beta = _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
+    else:
+        beta = np.minimum(start.dual, problem.upper)
     z = _model_margins(problem, curvature, beta)
     n_iter, best, lower, goal, fallback = 0, None, -np.inf, 0.5 * tol, _factor_affordable(gram)
     for _ in range(_ATTEMPTS):
@@ -330,7 +329,7 @@ def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
 
 
 def _model_gap(problem, beta, z):
-    """Return the objective at the model's point, scaled if the margin is hard, and its relative distance to the dual's."""
+    """Return the objective at the model's point (feasible under a hard margin) and its relative gap to the dual's."""
     objective, weights = problem.objective, problem.weights
     scale = 1.0
     if objective.hard:
