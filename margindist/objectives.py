@@ -40,6 +40,20 @@ class LDM(NamedTuple):
     lambda1: float
     lambda2: float
 
+    @property
+    def hard(self):
+        """Whether margins below 1 are forbidden, not priced."""
+        return np.isinf(self.C)
+
+    @property
+    def coupled(self):
+        """Whether the slope of a row's loss depends on the mean margin."""
+        return self.lambda1 > 0.0
+
+    def upper(self, weights):
+        """Return the largest value each row's multiplier can take."""
+        return self.C * weights
+
     def value(self, square_norm, margins, weights):
         """Return the objective at a point with these margins."""
         share = weights / weights.sum()

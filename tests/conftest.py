@@ -16,6 +16,8 @@ os.environ.setdefault(
     "NUMBA_CACHE_DIR", str(Path(tempfile.gettempdir()) / f"margindist-numba-{_HASH.hexdigest()[:16]}")
 )
 
+os.environ.setdefault("MPLBACKEND", "Agg")
+
 import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 

@@ -4,6 +4,7 @@ Estimators validate and store; they hand arrays to one solver and keep what it r
 method's mathematics.
 """
 
+import functools
 import numbers
 import warnings
 from collections.abc import Callable
@@ -32,6 +33,23 @@ except ImportError:  # scikit-learn before 1.9 has no callbacks
         return method
 
 
+def fitting(method):
+    """Make a fit all or nothing (also when interrupted), and run it within its callbacks."""
+    within_callbacks = with_callbacks(method)
+
+    @functools.wraps(method)
+    def whole_or_not_at_all(self, *args, **kwargs):
+        before = vars(self).copy()
+        try:
+            return within_callbacks(self, *args, **kwargs)
+        except BaseException:
+            vars(self).clear()
+            vars(self).update(before)
+            raise
+
+    return whole_or_not_at_all
+
+
 class Requirement(NamedTuple):
     """What a parameter may be: a test, and the words for it in an error message."""
 
@@ -55,6 +73,11 @@ def one_of(*options):
     """Require one of the given values."""
     words = " or ".join([", ".join(map(repr, options[:-1])), repr(options[-1])] if options[1:] else [repr(options[0])])
     return Requirement(lambda value: any(value is o or (isinstance(o, str) and value == o) for o in options), words)
+
+
+def optional(requirement):
+    """Allow None beside what the requirement allows."""
+    return Requirement(lambda value: value is None or requirement.test(value), f"None or {requirement.text}")
 
 
 POSITIVE = Requirement(lambda value: _is_real(value) and 0 < value < np.inf, "a positive number")
@@ -106,6 +129,7 @@ class TrainingData(NamedTuple):
     weights: np.ndarray  # sample weight times class weight
     sample_weights: np.ndarray  # without the class weights
     kept: np.ndarray | None  # positions of these rows among those given, None if all
+    n_given: int  # number of rows given
 
 
 class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -121,38 +145,65 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             if requirement is not None and not requirement.test(value):
                 raise ValueError(f"{type(self).__name__}: {name} must be {requirement.text}, got {value!r}.")
 
-    def _validate_training_data(self, X, y, sample_weight=None, *, reset=True):
-        """Check X, y and weights, set ``classes_``, and drop rows of weight zero (they are absent)."""
-        X, y = validate_data(
-            self, X, y, reset=reset, accept_sparse="csr", dtype=[np.float64, np.float32], order="C",
-            accept_large_sparse=True,
-        )  # fmt: skip
+    def _validate_training_data(self, X, y, sample_weight=None, *, classes=None, piece=False):
+        """Check X, y and weights, set ``classes_``, and drop rows of weight zero (they are absent).
+
+        With ``piece``, X is one piece of the data: the labels there are come from ``classes`` at the first piece.
+        """
+        first = not (piece and hasattr(self, "classes_"))
+        form = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
+        X, y = validate_data(self, X, y, reset=first, **form)
         check_classification_targets(y)
-        weights = self._validate_weights(sample_weight, len(y))
-        kept = None
-        if not weights.all():
-            kept = np.flatnonzero(weights)
-            if len(kept) == 0:
-                raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
-            X, y, weights = self._take(X, kept), y[kept], weights[kept]
+        if getattr(self, "kernel", None) == "precomputed" and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__}: kernel='precomputed' expects a square matrix of kernel values between all "
+                f"training samples, got shape {X.shape}."
+            )
         if sp.issparse(X) and not X.has_canonical_format:
             X = X.copy()
             X.sum_duplicates()
+        sample_weights = self._validate_weights(sample_weight, len(y))
+        present = sample_weights > 0.0
+        if not present.any():
+            raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
+        codes = np.zeros(len(y), dtype=np.intp)
+        codes[present] = self._encode_piece(y[present], classes, first) if piece else self._encode(y[present])
+        weights = sample_weights * self._class_weights(codes, sample_weights)[codes]
+        if weights.all():
+            return TrainingData(X, codes, weights, sample_weights, None, len(y))
+        kept = np.flatnonzero(weights)
+        X = X[kept][:, kept] if getattr(self, "kernel", None) == "precomputed" else X[kept]
+        return TrainingData(X, codes[kept], weights[kept], sample_weights[kept], kept, len(y))
+
+    def _encode(self, y):
+        """Set ``classes_`` and return the index of each label in it."""
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes, but y contains only one class: "
                 f"{self.classes_[0]!r}."
             )
-        if getattr(self, "kernel", None) == "precomputed" and X.shape[0] != X.shape[1]:
-            raise ValueError(
-                f"{type(self).__name__}: kernel='precomputed' expects a square matrix of kernel values between all "
-                f"training samples, got shape {X.shape}."
-            )
-        return TrainingData(X, codes, weights * self._class_weights(codes, weights)[codes], weights, kept)
+        return codes
 
-    def _take(self, X, kept):
-        return X[kept][:, kept] if getattr(self, "kernel", None) == "precomputed" else X[kept]
+    def _encode_piece(self, y, classes, first):
+        """Return the index of each label among the classes given at the first piece."""
+        if first:
+            if classes is None:
+                raise ValueError(
+                    f"{type(self).__name__}: the first call of partial_fit needs classes, all labels there are."
+                )
+            self._encode(np.asarray(classes))
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {self.classes_!r}"
+            )
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"{type(self).__name__}: y has the labels {unknown.tolist()}, which are not among the classes "
+                f"{self.classes_.tolist()} given at the first call."
+            )
+        return np.searchsorted(self.classes_, y)
 
     def _validate_weights(self, sample_weight, n_samples):
         if sample_weight is None:
@@ -209,7 +260,10 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     def _solve_each(self, solve, codes, X=None, y=None):
         """Call ``solve(k, signs, report)`` for every two-class problem, in parallel if asked; return the solutions."""
         problems = self._sign_vectors(codes)
-        context = self._open_callbacks(len(problems), X, y)
+        context = None
+        if getattr(self, "_skl_callbacks", None):
+            context = self._init_callback_context(max_subtasks=None)
+            context.call_on_fit_task_begin(estimator=self, X=X, y=y)
         solutions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
             delayed(solve)(k, signs, self._progress(k, len(problems), context)) for k, signs in enumerate(problems)
         )
@@ -217,11 +271,6 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             context.call_on_fit_task_end(estimator=self, X=X, y=y)
         self._warn_unless_converged(solutions)
         return solutions
-
-    def _open_callbacks(self, n_problems, X, y):
-        if not getattr(self, "_skl_callbacks", None):
-            return None
-        return self._init_callback_context(max_subtasks=None).call_on_fit_task_begin(estimator=self, X=X, y=y)
 
     def _progress(self, k, n_problems, context):
         """Return what a solver calls once an iteration: it prints, informs callbacks, and says whether to stop."""
@@ -237,17 +286,27 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             task = context.subcontext(task_name="iteration")
             task.call_on_fit_task_begin(estimator=self)
             metadata = {"iteration": iteration, "objective": objective, "gap": gap, "class": self.classes_[k]}
-            return bool(task.call_on_fit_task_end(estimator=self, metadata=metadata))
+            attributes = functools.partial(self._fitted_attributes, coef) if n_problems == 1 else None
+            return bool(
+                task.call_on_fit_task_end(estimator=self, metadata=metadata, reconstruction_attributes=attributes)
+            )
 
         return report
+
+    def _fitted_attributes(self, coef):
+        """Return what makes a copy of this estimator predict with the coefficients of an unfinished fit."""
+        if getattr(self, "kernel", "linear") != "linear":
+            return None
+        weights, intercept = (coef[:-1], coef[-1:]) if self.fit_intercept else (coef, np.zeros(1))
+        return {"coef_": weights[None, :].copy(), "intercept_": intercept.copy(), "classes_": self.classes_}
 
     def _warn_unless_converged(self, solutions):
         for solution in solutions:
             if solution.status in ("iteration limit", "stalled") and solution.gap > self.tol:
                 warnings.warn(
-                    f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a relative "
-                    f"duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most that far "
-                    f"above its minimum. Raise max_iter or tol, or scale the features.",
+                    f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a "
+                    f"relative duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most "
+                    f"that far above its minimum. Raise max_iter or tol, or scale the features.",
                     ConvergenceWarning,
                     stacklevel=4,
                 )
@@ -257,7 +316,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _store_convergence(self, solutions):
         """Keep iterations, objective and gap: numbers for two classes, arrays for more."""
-        self.n_iter_ = max(solution.n_iter for solution in solutions)
+        self.n_iter_ = max(1, *(solution.n_iter for solution in solutions))  # a start may be the solution already
         values = np.array([solution.objective for solution in solutions])
         gaps = np.array([solution.gap for solution in solutions])
         self.objective_, self.duality_gap_ = (
@@ -272,16 +331,23 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         else:
             self.coef_, self.intercept_ = coefs, np.zeros(len(coefs))
 
-    def _store_kernel(self, X, alphas, kernel):
+    def _store_kernel(self, data, alphas, kernel):
         """Set ``dual_coef_``, ``support_`` and what prediction needs from one coefficient a row and problem."""
         alphas = np.vstack(alphas)
         used = np.flatnonzero(alphas.any(axis=0))
-        self.support_ = used
-        self.dual_coef_ = alphas[:, used]
+        self.support_ = used if data.kept is None else data.kept[used]
+        self.dual_coef_ = np.ascontiguousarray(alphas[:, used])
         self.intercept_ = self.dual_coef_.sum(axis=1) * kernel.bias
         self.kernel_ = kernel._replace(bias=0.0)
         if self.kernel != "precomputed":
-            self.support_vectors_ = X if len(used) == X.shape[0] else X[used]
+            self.support_vectors_ = data.X if len(used) == data.X.shape[0] else data.X[used]
+
+    def _store_multipliers(self, data, solutions):
+        """Set ``multipliers_``, with zeros for rows of weight zero."""
+        self.multipliers_ = np.vstack([solution.dual for solution in solutions])
+        if data.kept is not None:
+            found, self.multipliers_ = self.multipliers_, np.zeros((len(solutions), data.n_given))
+            self.multipliers_[:, data.kept] = found
 
     def decision_function(self, X):
         """Return the score of every sample: one number for two classes, one a class for more.
@@ -319,6 +385,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Samples.
 
         Returns
         -------

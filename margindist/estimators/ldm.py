@@ -1,22 +1,175 @@
 """The large margin distribution machine."""
 
+import warnings
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.utils.metaestimators import available_if
 
 from margindist.estimators._base import (
     COMMON_PARAMETERS,
     KERNEL_PARAMETERS,
     NON_NEGATIVE,
+    POSITIVE,
+    POSITIVE_INTEGER,
     POSITIVE_OR_INF,
     MarginClassifier,
+    fitting,
     one_of,
-    with_callbacks,
+    optional,
+)
+from margindist.kernels import (
+    CachedGram,
+    Factor,
+    FullGram,
+    Kernel,
+    cholesky_factor,
+    clip_spectrum,
+    gram_bytes,
+    gram_matrix,
+    is_indefinite,
+    nystroem,
 )
 from margindist.objectives import LDM
-from margindist.solvers import interior_point
-from margindist.solvers._rows import as_rows
+from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
+from margindist.solvers._rows import add_rows, as_rows, n_columns
+
+_FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
+_FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 
 
 class LDMClassifier(MarginClassifier):
-    """Large margin distribution machine."""
+    r"""Large margin distribution machine: a support vector machine that also sees margin mean and variance.
+
+    With margins :math:`z_i = y_i f(x_i)`, it minimises
+
+    .. math::
+        \tfrac12 \|w\|^2 + 2 \lambda_1 \mathrm{Var}(z) - \lambda_2 \bar z + C \sum_i \max(0, 1 - z_i) .
+
+    ``lambda1 = lambda2 = 0`` is the support vector machine, and ``C=inf`` its hard-margin form. Note the scales: ``C``
+    counts every sample, the margin terms are averages; they matter from about :math:`\lambda \approx C \cdot m` on.
+
+    Parameters
+    ----------
+    C : float, default=1.0
+        Price of falling short of margin 1, per sample; ``inf`` allows no margin below 1.
+
+    lambda1 : float, default=0.25
+        Weight of the margin variance, at least 0. (The paper's variance averages over pairs: twice the usual one.)
+
+    lambda2 : float, default=0.25
+        Weight of the margin mean, at least 0.
+
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
+
+    gamma : {"scale", "auto"} or float, default="scale"
+        Coefficient of "rbf", "poly" and "sigmoid", as in :class:`sklearn.svm.SVC`.
+
+    degree : int, default=3
+        Degree of "poly".
+
+    coef0 : float, default=0.0
+        Constant of "poly" and "sigmoid".
+
+    n_components : int, default=None
+        If given, kernels other than "linear" are approximated by that many Nystroem features: memory grows with
+        ``n_samples * n_components`` and not with the square of ``n_samples``. The certificate then is that of the
+        approximated problem.
+
+    fit_intercept : bool, default=True
+        Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
+
+    solver : {"auto", "interior-point", "coordinate-descent", "block", "dcd", "asgd"}, default="auto"
+        - "interior-point": one Gram matrix of the columns an iteration; for few features and any ``C``.
+        - "coordinate-descent": passes over the rows, then Newton steps where those stall; for many features.
+        - "block": descent on blocks of the dual; for kernels.
+        - "dcd": the paper's Algorithm 1, coordinate descent on an explicit dual matrix; for comparison.
+        - "asgd": the paper's Algorithm 2, averaged stochastic gradients (linear kernel); rough, allows ``partial_fit``.
+
+        "auto" picks by kernel and shape, and says what it picked in ``solver_``.
+
+    tol : float, default=1e-4
+        Relative duality gap at which a solver stops.
+
+    max_iter : int, default=None
+        Iterations or passes at most; None is 1000, or the paper's 5 passes for "asgd".
+
+    cache_size : float, default=2000
+        Memory in MB for Gram matrices or columns of them. A fit that cannot do with it says so before it starts.
+
+    warm_start : bool, default=False
+        Start from the solution of the last fit where its shape fits; helps along a path of ``C`` or the lambdas.
+
+    class_weight : dict or "balanced", default=None
+        Weights of the classes, which multiply the sample weights.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines the order of rows in "coordinate-descent", the pairs of "asgd", and sampling elsewhere.
+
+    verbose : int, default=0
+        Print iteration, objective and gap.
+
+    n_jobs : int, default=None
+        Threads for the two-class problems when there are more than two classes.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+
+    coef_ : ndarray of shape (1, n_features) or (n_classes, n_features)
+        Weights, for the linear kernel; one-vs-rest for more than two classes.
+
+    intercept_ : ndarray of shape (1,) or (n_classes,)
+        Intercepts.
+
+    dual_coef_ : ndarray of shape (1, n_support) or (n_classes, n_support)
+        Coefficients of the training rows ``support_``, for other kernels. LDM uses all rows unless both lambdas are 0.
+
+    support_ : ndarray of shape (n_support,)
+        Positions of those rows in the training data.
+
+    support_vectors_ : ndarray or sparse matrix of shape (n_support, n_features)
+        Those rows (not for "precomputed").
+
+    multipliers_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
+        Multipliers of the margin constraints, between 0 and ``C`` times the sample weight.
+
+    objective_, duality_gap_ : float or ndarray of shape (n_classes,)
+        Objective reached, and an upper bound on how far, relatively, that is above the minimum.
+
+    n_iter_ : int
+        Iterations of the longest two-class problem.
+
+    solver_ : str
+        Solver used.
+
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+
+    feature_names_in_ : ndarray of shape (n_features_in_,)
+        Names of the features, if the training data had them.
+
+    See Also
+    --------
+    sklearn.svm.LinearSVC : The squared hinge, or the hinge without a certificate.
+
+    References
+    ----------
+    T. Zhang and Z.-H. Zhou. Large Margin Distribution Machine. KDD 2014.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import MinMaxScaler
+    >>> from margindist import LDMClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = make_pipeline(MinMaxScaler(), LDMClassifier(C=1, lambda1=100, lambda2=100)).fit(X, y)
+    >>> bool(model[-1].duality_gap_ <= 1e-4)
+    True
+    """
 
     _requirements = {
         **KERNEL_PARAMETERS,
@@ -24,7 +177,10 @@ class LDMClassifier(MarginClassifier):
         "C": POSITIVE_OR_INF,
         "lambda1": NON_NEGATIVE,
         "lambda2": NON_NEGATIVE,
-        "solver": one_of("auto", "interior-point", "coordinate-descent"),
+        "n_components": optional(POSITIVE_INTEGER),
+        "max_iter": optional(POSITIVE_INTEGER),
+        "cache_size": POSITIVE,
+        "solver": one_of("auto", "interior-point", "coordinate-descent", "block", "dcd", "asgd"),
     }
 
     def __init__(
@@ -37,10 +193,12 @@ class LDMClassifier(MarginClassifier):
         gamma="scale",
         degree=3,
         coef0=0.0,
+        n_components=None,
         fit_intercept=True,
         solver="auto",
         tol=1e-4,
-        max_iter=1000,
+        max_iter=None,
+        cache_size=2000,
         warm_start=False,
         class_weight=None,
         random_state=None,
@@ -54,28 +212,234 @@ class LDMClassifier(MarginClassifier):
         self.gamma = gamma
         self.degree = degree
         self.coef0 = coef0
+        self.n_components = n_components
         self.fit_intercept = fit_intercept
         self.solver = solver
         self.tol = tol
         self.max_iter = max_iter
+        self.cache_size = cache_size
         self.warm_start = warm_start
         self.class_weight = class_weight
         self.random_state = random_state
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    @with_callbacks
+    @fitting
     def fit(self, X, y, sample_weight=None):
-        """Fit."""
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training samples, or their Gram matrix for ``kernel="precomputed"``. float32 and float64 are not copied.
+
+        y : array-like of shape (n_samples,)
+            Labels of any kind.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each row counts: 2 is the row twice, 0 its absence.
+
+        Returns
+        -------
+        LDMClassifier
+            Itself.
+        """
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
+        self.solver_ = self._pick_solver(data.X)
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
-        rows = as_rows(data.X, self.fit_intercept)
+        setting = self._set_up(data)
+        rngs = self._rng().spawn(len(self.classes_))
 
         def solve(k, signs, report):
-            return interior_point.solve(objective, rows, signs, data.weights, tol=self.tol, report=report)
+            start = self._last_solution(k, setting, len(signs))
+            return self._solve(objective, setting, signs, data.weights, start, rngs[k], report)
 
         solutions = self._solve_each(solve, data.codes, X, y)
-        self._store_linear([s.coef for s in solutions])
-        self._store_convergence(solutions)
+        self._refuse_infeasible(solutions)
+        self._store(data, setting, solutions)
         return self
+
+    # ------------------------------------------------------------------ which way
+
+    def _pick_solver(self, X):
+        """Return the solver to use, or refuse one that cannot do what is asked."""
+        if self.solver == "auto":
+            if self.kernel != "linear" and self.n_components is None:
+                return "block" if X.shape[0] > _FEW_ROWS else "interior-point"
+            n_features = X.shape[1] if self.n_components is None else self.n_components
+            return "interior-point" if n_features <= _FEW_COLUMNS else "coordinate-descent"
+        if self.solver == "asgd" and np.isinf(self.C):
+            raise ValueError(f"{type(self).__name__}: solver='asgd' needs a finite C, got inf.")
+        return self.solver
+
+    def _set_up(self, data):
+        """Return the rows, or the Gram matrix, that the solver works on; refuse what would take too much memory."""
+        kernel, m = self._kernel(data), data.X.shape[0]
+        on_rows = self.solver_ in ("interior-point", "coordinate-descent", "asgd")
+        if self.kernel == "linear" and on_rows:
+            rows = as_rows(data.X, self.fit_intercept)
+            if self.solver_ == "interior-point":
+                self._refuse_beyond_memory(3 * gram_bytes(n_columns(rows)), f"{n_columns(rows)} columns")
+            return _Setting(kernel, rows)
+        if self.n_components is not None:
+            n_components = min(self.n_components, m)
+            self._refuse_beyond_memory(8 * m * n_components, f"{n_components} Nystroem features")
+            factor = nystroem(data.X, kernel, n_components, self._rng())
+            gram = None if on_rows else FullGram(factor.features @ factor.features.T)
+            return _Setting(kernel, as_rows(factor.features), factor, gram)
+        if self.solver_ != "block":
+            self._refuse_beyond_memory(3 * gram_bytes(m), f"{m} rows")
+        gram = self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6))
+        if not on_rows:
+            return _Setting(kernel, gram=gram)
+        factor = cholesky_factor(gram)
+        return _Setting(kernel, as_rows(factor.features), factor)
+
+    def _refuse_beyond_memory(self, needed, what):
+        if needed > self.cache_size * 1e6:
+            raise ValueError(
+                f"{type(self).__name__}: solver={self.solver_!r} with {what} needs about {needed / 1e6:.0f} MB, more "
+                f"than cache_size={self.cache_size:g}; raise it, choose another solver, or give n_components."
+            )
+
+    def _positive_part(self, gram):
+        """Return the Gram matrix, without its negative eigenvalues if it has any."""
+        if self.kernel in ("linear", "rbf") or not is_indefinite(gram, np.random.default_rng(0)):
+            return gram
+        warnings.warn(
+            f"{type(self).__name__}: the kernel matrix has negative eigenvalues, so the problem is not convex; "
+            f"they are set to zero. Predictions use the kernel as it is.",
+            UserWarning,
+            stacklevel=4,
+        )
+        self._refuse_beyond_memory(3 * gram_bytes(gram.n), f"an indefinite kernel and {gram.n} rows")
+        return clip_spectrum(gram)
+
+    def _last_solution(self, k, setting, n_samples):
+        """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
+        last = getattr(self, "_warm", ()) if self.warm_start else ()
+        n_coef = n_samples if setting.gram is not None else n_columns(setting.rows)
+        fits = k < len(last) and len(last[k].dual) == n_samples and len(last[k].coef) == n_coef
+        return last[k] if fits else None
+
+    def _solve(self, objective, setting, signs, weights, start, rng, report):
+        """Call the solver for one two-class problem."""
+        limit = 1000 if self.max_iter is None else self.max_iter
+        options = {"tol": self.tol, "max_iter": limit, "report": report}
+        if self.solver_ in ("block", "dcd"):
+            descend = block_descent.solve_dcd if self.solver_ == "dcd" else block_descent.solve
+            return descend(objective, setting.gram, signs, weights, start=start, rng=rng, **options)
+        problem = (objective, setting.rows, signs, weights)
+        if self.solver_ == "asgd":
+            return stochastic.solve(*problem, rng=rng, **options | {"max_iter": self.max_iter})
+        if self.solver_ == "interior-point":
+            return interior_point.solve(*problem, start=start, rng=rng, **options)
+        first = coordinate_descent.solve(*problem, start=start, rng=rng, **options)
+        if first.status != "stalled":
+            return first
+        second = augmented_lagrangian.solve(*problem, start=first, **options)
+        return second._replace(n_iter=first.n_iter + second.n_iter)
+
+    def _refuse_infeasible(self, solutions):
+        if any(solution.status == "infeasible" for solution in solutions):
+            raise ValueError(
+                f"{type(self).__name__}: C=inf asks for every margin to be at least 1, but the training data are not "
+                f"separable{' one class from the rest' if len(solutions) > 1 else ''}; give a finite C."
+            )
+
+    # ------------------------------------------------------------------ what is kept
+
+    def _store(self, data, setting, solutions):
+        self._store_convergence(solutions)
+        self._store_multipliers(data, solutions)
+        if self.warm_start:
+            self._warm = solutions
+        if setting.gram is None and setting.factor is None:
+            self._store_linear([solution.coef for solution in solutions])
+            return
+        alphas = np.vstack([setting.row_coefficients(solution.coef) for solution in solutions])
+        if self.kernel == "linear":
+            rows = as_rows(data.X, self.fit_intercept)
+            which = np.arange(alphas.shape[1])
+            self._store_linear([add_rows(rows, which, alpha, np.zeros(n_columns(rows))) for alpha in alphas])
+        else:
+            self._store_kernel(data, alphas, setting.kernel)
+
+    # ------------------------------------------------------------------ data in pieces
+
+    @available_if(lambda self: self.solver == "asgd" and self.kernel == "linear")
+    @fitting
+    def partial_fit(self, X, y, classes=None, sample_weight=None):
+        """Take one pass of averaged stochastic gradients over a piece of the data (``solver="asgd"`` only).
+
+        The pieces together are taken for the training set: after each, ``C`` and the lambdas weigh as in a set of all
+        samples seen so far. Averaging starts with the second piece. No certificate: it would need all the data.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            A piece of the data.
+
+        y : array-like of shape (n_samples,)
+            Its labels.
+
+        classes : array-like of shape (n_classes,), default=None
+            All labels there are; needed at the first call.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each row counts.
+
+        Returns
+        -------
+        LDMClassifier
+            Itself.
+        """
+        self._check_parameters()
+        data = self._validate_training_data(X, y, sample_weight, classes=classes, piece=True)
+        self.solver_ = self._pick_solver(data.X)
+        objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
+        rows, problems = as_rows(data.X, self.fit_intercept), self._sign_vectors(data.codes)
+        if not hasattr(self, "_stream"):
+            rng = self._rng()
+            etas = [stochastic.calibrate(objective, rows, signs, data.weights, rng) for signs in problems]
+            states = [stochastic.new_state(n_columns(rows)) for _ in problems]
+            self._stream = _Stream(rng, etas, states, data.X.shape[0], 0.0)
+            self.n_iter_ = 0
+        stream = self._stream = self._stream._replace(seen=self._stream.seen + data.weights.sum())
+        for signs, eta, state in zip(problems, stream.etas, stream.states, strict=True):
+            stochastic.run_pass(
+                objective, rows, signs, data.weights, stream.seen, eta, stream.first_piece, stream.rng, state
+            )
+        self.n_iter_ += 1
+        self._store_linear([state.average() for state in stream.states])
+        return self
+
+
+class _Stream(NamedTuple):
+    """What stochastic gradients keep from one piece of the data to the next."""
+
+    rng: np.random.Generator
+    etas: list
+    states: list
+    first_piece: int  # rows of the first piece: averaging starts behind them
+    seen: float  # total weight so far
+
+
+class _Setting(NamedTuple):
+    """What a solver works on: rows (perhaps features of a factor of the Gram matrix) or a Gram matrix."""
+
+    kernel: Kernel
+    rows: tuple | None = None
+    factor: Factor | None = None
+    gram: FullGram | CachedGram | None = None
+
+    def row_coefficients(self, coef):
+        """Return one coefficient a training row from the solver's own."""
+        if self.factor is None:
+            return coef
+        if self.gram is not None:
+            coef = self.factor.features.T @ coef
+        alpha = np.zeros(len(self.factor.features))
+        alpha[self.factor.pivots] = self.factor.to_coef @ coef
+        return alpha

@@ -1,0 +1,17 @@
+"""What a fitted classifier, any classifier with decision values, says about its margins."""
+
+from margindist.margins.decision import margins, margins_from_decision
+from margindist.margins.display import MarginDistributionDisplay, MarginSample
+from margindist.margins.palette import MethodStyle, method_styles
+from margindist.margins.statistics import MarginStatistics, margin_statistics
+
+__all__ = [
+    "MarginDistributionDisplay",
+    "MarginSample",
+    "MarginStatistics",
+    "MethodStyle",
+    "margin_statistics",
+    "margins",
+    "margins_from_decision",
+    "method_styles",
+]

@@ -1,0 +1,1 @@
+"""How problems are solved: arrays in, a Solution out."""

@@ -39,8 +39,22 @@ def as_rows(X, fit_intercept=False):
     """View ``X`` (C-contiguous array or CSR) as rows, with a column of ones if asked for. Copies nothing."""
     bias = 1.0 if fit_intercept else 0.0
     if sp.issparse(X):
-        return SparseRows(X.data, X.indices, X.indptr, X.shape[1], bias)
+        unsigned = X.indices.view(f"u{X.indices.itemsize}")  # spares compiled code the check for negative indices
+        return SparseRows(X.data, unsigned, X.indptr, X.shape[1], bias)
     return DenseRows(X, bias)
+
+
+def take_rows(rows, which):
+    """Return some rows, copied."""
+    if isinstance(rows, DenseRows):
+        return rows._replace(X=rows.X[which])
+    part = _as_matrix(rows)[which]
+    return as_rows(part)._replace(bias=rows.bias)
+
+
+def _as_matrix(rows):
+    signed = rows.indices.view(f"i{rows.indices.itemsize}")
+    return sp.csr_matrix((rows.data, signed, rows.indptr), shape=(n_rows(rows), rows.n_features), copy=False)
 
 
 def n_rows(rows):
@@ -358,3 +372,13 @@ def _sparse_gram(rows, which, weights, lower):
                 lower[-1, columns[u]] += scale * values[u]
             lower[-1, -1] += scale * rows.bias
     return lower
+
+
+def inner_products(rows, first, second):
+    """Return the matrix of inner products between two lists of rows."""
+    if isinstance(rows, DenseRows):
+        products = (rows.X[first] @ rows.X[second].T).astype(np.float64, copy=False)
+    else:
+        matrix = _as_matrix(rows)
+        products = (matrix[first] @ matrix[second].T).toarray()
+    return products + rows.bias**2

@@ -1,4 +1,4 @@
-"""The one answer every solver gives."""
+"""The one answer every solver gives, and the certificate that comes with it."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -23,18 +23,26 @@ class Solution(NamedTuple):
     objective: float
     gap: float
     n_iter: int
-    status: str  # "optimal", "iteration limit", "stopped" (asked to), or "stalled"
+    status: str  # "optimal", "iteration limit", "stopped" (asked to), "stalled", or "infeasible" (hard margin)
 
 
 def certify(objective, rows, signs, weights, coef, margins, beta):
     """Return coefficients and multipliers with the objective's value and the gap between them.
 
     The gap is ``½‖w − w̃‖²`` plus the objective's complementarity (see :mod:`margindist.objectives`); one
-    sweep over the rows makes ``w̃``.
+    sweep over the rows makes ``w̃``. A hard margin is certified at the nearest feasible point on the ray through w.
     """
+    if objective.hard and (least := margins.min()) != 1.0:
+        if least <= 0.0:
+            return Solution(coef, beta, np.inf, np.inf, 0, "infeasible")
+        coef, margins = coef / least, np.maximum(margins / least, 1.0)
     scales = signs * objective.dual_coef(beta, margins, weights)
     residual = add_rows(rows, np.arange(len(signs)), scales, -coef)
-    square_norm = coef @ coef
-    value = objective.value(square_norm, margins, weights)
+    value = objective.value(coef @ coef, margins, weights)
     gap = 0.5 * (residual @ residual) + objective.complementarity(beta, margins, weights)
-    return Solution(coef, beta, value, gap / abs(value), 0, "")
+    return Solution(coef, beta, value, relative(gap, value), 0, "")
+
+
+def relative(gap, value):
+    """Return the gap relative to the objective's absolute value; never negative, for rounding can make it so."""
+    return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny)

@@ -1,14 +1,17 @@
-r"""Dual coordinate descent with exact one-variable steps, for objectives that are sums over rows.
+r"""Dual coordinate descent with exact one-variable steps, for sums over rows with many columns.
 
-With the mean margin t held fixed, :class:`~margindist.objectives.LDM` is separable (its variance is the least
+With the mean margin t held fixed, :class:`~margindist.objectives.LDM` is a sum over rows (its variance is the least
 mean square distance from any t), and each dual variable has a closed-form step (Hsieh et al. 2008). Writing
 w = Σ a_i y_i x_i throughout, row i with q = ‖x_i‖² and margin z moves to the point where a is the negative slope
 of its loss again: ``base = z − q a`` stays, and
 
     z⁺ = base + q a⁺,    a⁺ = −ψ_i'(z⁺; t).
 
-After each pass t follows the scalar equation t = z̄(t), whose right side costs one inner product of w with the
-mean row. Rows whose multiplier sits firmly at a bound are skipped (shrunk) until the rest has settled.
+After each pass t is set to z̄(t), the fixed-point step of the scalar equation t = z̄(t) (a contraction: 0 ≤ dz̄/dt < 1),
+which costs one inner product of w with the mean row. Secant steps were tried and lost: z̄ of an unfinished pass is too
+noisy for them. Rows whose multiplier sits firmly at a bound are skipped (shrunk) until the next look at the gap.
+Coordinate descent is quick to a rough solution and slow to a fine one when C is large: it gives up ("stalled") when
+the gap falls so slowly that ``max_iter`` passes would not do.
 """
 
 import numpy as np
@@ -16,22 +19,33 @@ from numba import njit
 
 from margindist.objectives import coordinate_step
 from margindist.solvers._rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
-from margindist.solvers._solution import certify
+from margindist.solvers._solution import certify, relative
+
+_FIRST_LOOK = 6  # passes before the first look at the gap; then every half as many again as done so far
+_PATIENCE = 60  # passes before giving up is considered
 
 
 def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=None, rng=None, report=None):
-    """Minimise a separable objective; cost a pass is what the stored values of the rows cost.
+    """Minimise; cost a pass is what the stored values of the rows cost.
 
     Parameters
     ----------
-    objective : LDM
+    objective : LDM, or any that :func:`~margindist.objectives.coordinate_step` knows
+        What to minimise.
     rows : DenseRows or SparseRows
+        Training rows.
     signs, weights : ndarray of shape (n_rows,)
-    tol : float, relative duality gap to reach
-    max_iter : int, passes
-    start : Solution, whose multipliers to start from
-    rng : numpy.random.Generator, for the order of the rows
-    report : callable, see :mod:`margindist.solvers._solution`
+        Labels -1 or +1, and positive sample weights.
+    tol : float
+        Relative duality gap to reach.
+    max_iter : int
+        Passes at most.
+    start : Solution, optional
+        Whose multipliers to start from.
+    rng : numpy.random.Generator, optional
+        Draws the order of the rows.
+    report : callable, optional
+        See :mod:`margindist.solvers._solution`; called at every look at the gap.
 
     Returns
     -------
@@ -39,69 +53,71 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     """
     m, d = n_rows(rows), n_columns(rows)
     rng = np.random.default_rng(0) if rng is None else rng
-    total = weights.sum()
-    lengths = np.empty(m)
-    squares(rows, lengths)
-    mean_row = np.zeros(d)
-    add_rows(rows, signs * weights / total, mean_row)
-    beta = np.zeros(m)
-    a = objective.dual_coef(beta, z := np.zeros(m), weights)
-    w = np.zeros(d)
-    add_rows(rows, signs * a, w)
+    everything, total = np.arange(m), weights.sum()
+    squares(rows, lengths := np.empty(m))
+    mean_row = add_rows(rows, everything, signs * weights / total, np.zeros(d))
+    upper = objective.upper(weights)
+    beta = np.zeros(m) if start is None else np.minimum(start.dual, upper)
+    a = objective.dual_coef(beta, np.zeros(m), weights)
+    w = add_rows(rows, everything, signs * a, np.zeros(d))
     mean = mean_row @ w
-    best, lower, check = None, -np.inf, 4
-    bar = np.inf
-    active = np.arange(m)
+    best, lower, look, active, bar = None, -np.inf, _FIRST_LOOK, everything, np.inf
     for n_iter in range(1, max_iter + 1):
         order = rng.permutation(active)
-        kept = _sweep(
-            objective, rows, signs, weights, total, lengths, mean, order, bar, a, beta, w, stats := np.zeros(2)
-        )
-        mean = mean_row @ w
+        kept, bar = _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, a, beta, w)
         active = order[:kept]
-        bar = stats[0]
-        if n_iter == check or kept == 0:
-            check = n_iter + max(4, n_iter // 2)
-            scores(rows, w, z)
-            z *= signs
-            now = certify(objective, rows, signs, weights, w, z, beta)
-            lower = max(lower, now.objective - now.gap * abs(now.objective))
-            if best is None or now.objective < best.objective:
-                best = now._replace(coef=w.copy(), dual=beta.copy())
-            gap = (best.objective - lower) / abs(best.objective)
-            print(n_iter, kept, bar, now.objective, now.gap, gap, mean)
-            if gap <= tol:
-                return best._replace(gap=gap, n_iter=n_iter, status="optimal")
-            active = np.arange(m)
-            bar = np.inf
-    return best._replace(gap=gap, n_iter=n_iter, status="iteration limit")
+        if len(order) == m:
+            mean = mean_row @ w
+        elif objective.coupled and abs(mean_row @ w - mean) > 0.1 * bar:
+            active = everything  # shrunk rows do not see the mean move: it moves only with all of them
+        if n_iter < look and n_iter < max_iter and kept > 0:
+            continue
+        scores(rows, w, z := np.empty(m))
+        z *= signs
+        now = certify(objective, rows, signs, weights, w, z, beta)
+        lower = max(lower, now.objective - now.gap * abs(now.objective) if np.isfinite(now.gap) else -np.inf)
+        previous = (1.0, 0) if best is None else (best.gap, best.n_iter)
+        if best is None or now.objective < best.objective:
+            best = now._replace(coef=now.coef.copy(), dual=beta.copy())
+        best = best._replace(gap=relative(best.objective - lower, best.objective), n_iter=n_iter)
+        if report is not None and report(n_iter, best.coef, best.objective, best.gap):
+            return best._replace(status="stopped")
+        if best.gap <= tol:
+            return best._replace(status="optimal")
+        if n_iter >= _PATIENCE and _passes_left(previous, best, tol) > max_iter - n_iter:
+            return best._replace(status="stalled")
+        look, active = n_iter + max(_FIRST_LOOK, n_iter // 2), everything
+    return best._replace(status="iteration limit")
+
+
+def _passes_left(previous, best, tol):
+    """Extrapolate the fall of the gap between the last two looks."""
+    gap, n_iter = previous
+    rate = np.log(max(gap / best.gap, 1.0 + 1e-12)) / (best.n_iter - n_iter)
+    return np.log(best.gap / tol) / rate
 
 
 @njit(cache=True, nogil=True)
-def _sweep(objective, rows, signs, weights, total, lengths, mean, order, bar, a, beta, w, stats):
-    """Step through the rows in the given order; move the shrunk ones behind and return how many are left."""
+def _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, a, beta, w):
+    """Step through the rows in the given order; move the shrunk ones behind.
+
+    Rows at a bound whose margin is off 1 by more than ``bar``, the last pass's worst violation, are shrunk. Returns how
+    many rows are left, and the worst violation.
+    """
     worst, last, k = 0.0, len(order), 0
     while k < last:
         i = order[k]
         z = signs[i] * row_dot(rows, i, w)
         new, multiplier = coordinate_step(objective, z - lengths[i] * a[i], lengths[i], weights[i], total, mean)
-        violation = abs(1.0 - z)
-        if (
-            multiplier == beta[i]
-            and (multiplier == 0.0) == (z > 1.0)
-            and (multiplier == 0.0 or multiplier == objective.C * weights[i])
-        ):
-            if violation > bar:
-                last -= 1
-                order[k], order[last] = order[last], i
-                continue
-            violation = 0.0
-        worst = max(worst, violation)
-        change = new - a[i]
-        if change != 0.0:
-            row_add(rows, i, signs[i] * change, w)
-            a[i] = new
-            beta[i] = multiplier
+        settled = multiplier == beta[i] and multiplier == (0.0 if z >= 1.0 else upper[i])
+        if new != a[i]:
+            row_add(rows, i, signs[i] * (new - a[i]), w)
+            a[i], beta[i] = new, multiplier
+        if not settled:
+            worst = max(worst, abs(1.0 - z))
+        elif abs(1.0 - z) > bar:
+            last -= 1
+            order[k], order[last] = order[last], i
+            continue
         k += 1
-    stats[0] = worst
-    return last
+    return last, worst

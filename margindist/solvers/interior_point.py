@@ -32,6 +32,7 @@ from margindist.solvers._solution import certify
 
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _LOOK = 3  # iterations between two looks at the rows outside the working set
+_NO_STEP = 1e-10  # a step this short means that rounding has taken over
 _SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
 
@@ -61,14 +62,21 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     Parameters
     ----------
     objective : LDM
+        What to minimise.
     rows : DenseRows or SparseRows
-    signs : ndarray of shape (n_rows,), -1 or +1
-    weights : ndarray of shape (n_rows,), positive
-    tol : float, relative duality gap to reach
+        Training rows.
+    signs, weights : ndarray of shape (n_rows,)
+        Labels -1 or +1, and positive sample weights.
+    tol : float
+        Relative duality gap to reach.
     max_iter : int
-    start : ndarray of shape (n_columns,), coefficients to start from
-    rng : numpy.random.Generator, draws the rows of the first guess
-    report : callable, see :mod:`margindist.solvers._solution`
+        Newton systems at most.
+    start : Solution, optional
+        Whose coefficients to start from.
+    rng : numpy.random.Generator, optional
+        Draws the rows of the first guess.
+    report : callable, optional
+        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
@@ -77,14 +85,16 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     everything = np.arange(n_rows(rows))
     Q, q = _quadratic_part(objective, rows, everything, signs, weights)
     problem = _Set(rows, everything, signs, weights, objective.C * weights)
-    if start is None and len(signs) > _SAMPLE_ABOVE and np.isfinite(objective.C):
-        start = _guess_from_sample(problem, Q, q, np.random.default_rng(0) if rng is None else rng)
-    w, beta, n_iter, status = _minimise(problem, Q, q, start, tol, max_iter, report)
+    guess = None if start is None else start.coef
+    if guess is None and len(signs) > _SAMPLE_ABOVE and np.isfinite(objective.C):
+        guess = _guess_from_sample(problem, Q, q, np.random.default_rng(0) if rng is None else rng)
+    w, beta, n_iter, status = _minimise(problem, Q, q, guess, tol, max_iter, report)
     scores(rows, w, z := np.empty(len(signs)))
     z *= signs
-    if not np.isfinite(objective.C) and z.min() > 0.0:
-        w, z = w / z.min(), z / z.min()  # the nearest feasible point on the ray
-    return certify(objective, rows, signs, weights, w, z, beta)._replace(n_iter=n_iter, status=status)
+    solution = certify(objective, rows, signs, weights, w, z, beta)
+    if solution.status != "infeasible":
+        solution = solution._replace(status="optimal" if solution.gap <= tol else status)
+    return solution._replace(n_iter=n_iter)
 
 
 def _quadratic_part(objective, rows, everything, signs, weights):
@@ -113,26 +123,20 @@ def _guess_from_sample(problem, Q, q, rng):
 def _minimise(problem, Q, q, start, tol, max_iter, report):
     """Follow the central path; return coefficients, multipliers of all rows, iterations and how it ended."""
     soft = np.isfinite(problem.upper[0])
-    w = np.zeros(len(q)) if start is None else start
-    z = _margins(problem, w)
-    inside, short = np.ones(len(z), dtype=bool), z < 1.0
-    if start is not None:
-        distance = np.abs(z - 1.0) if soft else z - 1.0
-        inside = distance <= np.quantile(distance, _NEAREST)
+    inside, short = _first_choice(problem, start)
     working, pull, lost = _split(problem, inside, short, q)
-    reach = 0.5 if start is None else 0.15  # how far a margin may still have to go, roughly
-    point = _centre(z[inside], working.upper, reach * working.upper if soft else working.weights)
-    status, pairs = "iteration limit", 2 if soft else 1
+    w, point = _starting_point(working, Q, pull, start)
+    status = "iteration limit"
     for n_iter in range(max_iter + 1):
         residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
         loss, gap = _loss_and_complementarity(working.upper, point)
         gap += 0.5 * (residual @ residual)
         value = 0.5 * (w @ (Q @ w)) - pull @ w + lost + loss
         if not inside.all() and (gap <= 0.5 * tol * abs(value) or n_iter % _LOOK == 0):
-            joining = _crossed(problem, inside, short, w)
+            z = _margins(problem, w)
+            joining = ~inside & (short != (z < 1.0))
             if joining.any():
-                mu = (point.slack @ point.beta) / working.weights.sum() * problem.weights
-                point = _join(point, inside, joining, z := _margins(problem, w), problem.upper, mu)
+                point = _join(problem, working, point, inside, joining, z)
                 inside |= joining
                 working, pull, lost = _split(problem, inside, short, q)
                 residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
@@ -144,35 +148,55 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
         if status != "iteration limit" or n_iter == max_iter:
             break
         try:
-            dw, move, step = _step(working, Q, residual, point, pairs)
+            dw, move, step = _step(working, Q, residual, point)
         except LinAlgError:
-            status = "stalled"
-            break
-        if VERBOSE:
-            print(
-                n_iter,
-                len(point.z),
-                "val %.6g gap %.2e res %.2e step %.3f" % (value, gap / value, 0.5 * residual @ residual, step),
-            )
-        if step < 1e-10:
+            step = 0.0
+        if step < _NO_STEP:
             status = "stalled"
             break
         w = w + step * dw
         for entry, change in zip(point, move, strict=True):
             entry += step * change
-        if gap <= 0.1 * abs(value) and soft:
+        if soft and gap <= 0.1 * abs(value):
             settled = _settled(working.upper, point, move.z)
-            if settled.sum() > 0.1 * len(settled):
+            if settled.mean() > 0.1:
                 short[inside] = point.z < 1.0
                 inside[inside] = ~settled
                 point = _Point(*(entry[~settled] for entry in point))
                 working, pull, lost = _split(problem, inside, short, q)
-    beta = np.where(short, problem.upper, 0.0) if soft else np.zeros(len(z))
+    beta = np.where(short, problem.upper, 0.0) if soft else np.zeros(len(short))
     beta[inside] = point.beta
     return w, beta, n_iter, status
 
 
-VERBOSE = 0
+def _first_choice(problem, start):
+    """Return which rows to work on, and which rows are short of margin 1: by a guess, else all and none."""
+    if start is None:
+        return np.ones(len(problem.which), dtype=bool), np.zeros(len(problem.which), dtype=bool)
+    beyond = _margins(problem, start) - 1.0
+    distance = np.abs(beyond) if np.isfinite(problem.upper[0]) else beyond  # a hard margin leaves no row short
+    return distance <= np.quantile(distance, _NEAREST), beyond < 0.0
+
+
+def _starting_point(working, Q, pull, start):
+    """Minimise with parabolas for hinges, over the margins the working set spans; their slopes are the multipliers.
+
+    Such a point nearly satisfies Qw = q + Z'beta, which halves the iterations against a start from w = 0.
+    """
+    hard = not np.isfinite(working.upper[0])
+    upper = working.weights if hard else working.upper
+    half, centre = 1.0, 0.0  # without a guess: multiplier 0 at margin 1, U at margin -1
+    if start is not None:
+        half, centre = np.abs(_margins(working, start) - 1.0).max() + 1e-3, 0.5
+    slope = upper / (2.0 * half)
+    system = gram(working.rows, working.which, slope)
+    system += Q
+    right = add_rows(working.rows, working.which, working.signs * (centre * upper + slope), pull.copy())
+    w = cho_solve(_factorise(system), right, check_finite=False)
+    z = _margins(working, w)
+    beta = np.clip(centre * upper + slope * (1.0 - z), 0.05 * upper, 0.95 * upper)
+    slack = np.maximum(z - 1.0, 0.0) + 0.5 * half
+    return w, _Point(z, beta, slack, np.zeros_like(z) if hard else np.maximum(1.0 - z, 0.0) + 0.5 * half)
 
 
 def _margins(working, w):
@@ -189,18 +213,11 @@ def _split(problem, inside, short, q):
     return working, pull, problem.upper[outside].sum()
 
 
-def _crossed(problem, inside, short, w):
-    """Tell which rows outside the working set are no longer on the side they were left on."""
-    outside = np.flatnonzero(~inside)
-    z = some_scores(problem.rows, problem.which[outside], w, np.empty(len(outside))) * problem.signs[outside]
-    crossed = np.zeros(len(inside), dtype=bool)
-    crossed[outside] = short[outside] != (z < 1.0)
-    return crossed
-
-
-def _join(point, inside, joining, z, upper, mu):
+def _join(problem, working, point, inside, joining, z):
     """Insert rows in the middle of their range: they were at one end of it and belong nearer the other."""
-    new = _centre(z[joining], upper[joining], np.maximum(mu[joining], np.abs(z[joining] - 1.0) * upper[joining]))
+    upper, beyond = problem.upper[joining], z[joining] - 1.0
+    mu = (point.slack @ point.beta) / working.weights.sum() * problem.weights[joining]
+    new = _centre(z[joining], upper, np.maximum(mu, np.abs(beyond) * upper))
     merged = []
     for old_entry, new_entry in zip(point, new, strict=True):
         full = np.empty(len(z))
@@ -218,22 +235,28 @@ def _settled(upper, point, dz):
 def _centre(z, upper, mu):
     """Return the point with these margins and s beta = xi (U - beta) = mu, s - xi = z - 1."""
     if not np.isfinite(upper[0]):
-        slack = np.maximum(z - 1.0, 1.0)
-        return _Point(z, mu / slack, slack, np.zeros_like(z))
+        slack = np.maximum(z - 1.0, 0.1)
+        return _Point(z, np.ones_like(z), slack, np.zeros_like(z))
     bend = (z - 1.0) * upper
     beta = 2.0 * mu * upper / (bend + 2.0 * mu + np.hypot(bend, 2.0 * mu))
     return _Point(z, beta, mu / beta, mu / (upper - beta))
 
 
-def _step(working, Q, residual, point, pairs):
+def _factorise(system):
+    """Return the Cholesky factor of a matrix whose lower triangle is filled, in its place."""
+    return cho_factor(system.T, lower=False, overwrite_a=True, check_finite=False)
+
+
+def _step(working, Q, residual, point):
     """Return Mehrotra's direction in w and in the row variables, and how far to go along it."""
     rows, which = working.rows, working.which
+    pairs = 2 if np.isfinite(working.upper[0]) else 1
     move = _Point(*(np.empty_like(point.z) for _ in range(4)))
     t, rho, coef = (np.empty_like(point.z) for _ in range(3))
     _linearise(working, point, t, coef)
     system = gram(rows, which, t)
     system += Q
-    factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+    factor = _factorise(system)
     dw = cho_solve(factor, add_rows(rows, which, coef, residual.copy()), check_finite=False)
     length, now, slope, bend = _predict(working, dw, point, t, move)
     ahead = now + length * (slope + length * bend)

@@ -1,0 +1,176 @@
+r"""Augmented Lagrangian method with semismooth Newton steps, for hinge-type objectives with many columns.
+
+Coordinate descent finds quickly which rows have margin 1 and then crawls; this method takes over there. With the
+quadratic part Q = I + Z'PZ and q = λ2 Z'p of :class:`~margindist.objectives.LDM`, multipliers β and a penalty σ it
+minimises
+
+    F(w) = ½ w'Qw − q'w + Σ e_i(z_i),    −e_i'(z) = clip(β_i + σ(1 − z), 0, U_i),
+
+which is smooth and piecewise quadratic, by Newton's method, and then sets β to those slopes (Rockafellar 1976; Li, Sun
+& Toh 2018). At the minimum of F the multipliers reproduce w exactly, so that the duality gap is pure complementarity.
+
+A Newton step solves (Q + σ Z_A'Z_A) dw = −∇F, A the rows strictly between their bounds, by conjugate gradients with the
+preconditioner (I + σ Z_A'Z_A)⁻¹ = I − Z_A'(I/σ + K_AA)⁻¹Z_A: a factorisation of the size of A, however many columns
+there are. Without a variance term it is the exact inverse.
+"""
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from margindist.solvers._rows import add_rows, inner_products, scores, some_scores
+from margindist.solvers._solution import certify
+
+_GROW = 4.0  # the penalty grows by this factor after every update of the multipliers
+_MAX_FACTOR = 5000  # rows in the preconditioner at most
+_MAX_CG = 200  # conjugate gradient steps for one Newton direction
+_MAX_INNER = 50  # Newton steps between two updates of the multipliers
+
+
+def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, report=None):
+    """Minimise from where another method left off.
+
+    Parameters
+    ----------
+    objective : LDM
+        What to minimise.
+    rows : DenseRows or SparseRows
+        Training rows.
+    signs, weights : ndarray of shape (n_rows,)
+        Labels -1 or +1, and positive sample weights.
+    start : Solution
+        Coefficients and multipliers to start from.
+    tol : float
+        Relative duality gap to reach.
+    max_iter : int
+        Newton steps at most.
+    report : callable, optional
+        See :mod:`margindist.solvers._solution`.
+
+    Returns
+    -------
+    Solution
+    """
+    model = _Model(objective, rows, signs, weights)
+    w, beta = start.coef.copy(), start.dual
+    z = model.margins(w)
+    sigma, n_iter, status = model.first_penalty(beta, z), 0, "iteration limit"
+    while n_iter < max_iter and status == "iteration limit":
+        for _ in range(_MAX_INNER):
+            multipliers, gradient = model.slopes(w, z, beta, sigma)
+            now = certify(objective, rows, signs, weights, w, z, multipliers)
+            spare = max(objective.complementarity(multipliers, z, weights), tol * abs(now.objective))
+            if n_iter == max_iter or gradient @ gradient <= 0.6 * spare:
+                break
+            direction = model.newton_direction(gradient, multipliers, sigma)
+            dz = model.margins(direction)
+            step = model.step_length(w, z, beta, sigma, direction, dz, gradient @ direction)
+            w, z, n_iter = w + step * direction, z + step * dz, n_iter + 1
+        beta, sigma = multipliers, sigma * _GROW
+        if report is not None and report(n_iter, now.coef, now.objective, now.gap):
+            status = "stopped"
+        elif now.gap <= tol:
+            status = "optimal"
+        elif sigma > 1e14:
+            status = "stalled"
+    return now._replace(n_iter=n_iter, status=now.status or status)
+
+
+class _Model:
+    """The augmented Lagrangian of one problem, and the inner products of rows it has needed so far."""
+
+    def __init__(self, objective, rows, signs, weights):
+        self.objective, self.rows, self.signs, self.weights = objective, rows, signs, weights
+        self.everything = np.arange(len(signs))
+        self.share = weights / weights.sum()
+        self.upper = objective.C * weights
+        self.place = np.full(len(signs), -1)
+        self.known = np.empty(0, dtype=np.intp)
+        self.products = np.empty((0, 0))
+
+    def margins(self, w):
+        z = np.empty(len(self.signs))
+        scores(self.rows, w, z)
+        z *= self.signs
+        return z
+
+    def first_penalty(self, beta, z):
+        """Return the penalty that turns the margins' errors into changes of the multipliers' own size."""
+        free = (beta > 0.0) & (beta < self.upper)
+        if not free.any():
+            return 1.0
+        return np.median(beta[free]) / max(1e-3, np.median(np.abs(1.0 - z[free])))
+
+    def slopes(self, w, z, beta, sigma):
+        """Return the clipped multipliers and the gradient of F."""
+        multipliers = np.clip(beta + sigma * (1.0 - z), 0.0, self.upper)
+        scales = self.signs * self.objective.dual_coef(multipliers, z, self.weights)
+        return multipliers, -add_rows(self.rows, self.everything, scales, -w)
+
+    def value(self, w, z, beta, sigma):
+        multipliers = np.clip(beta + sigma * (1.0 - z), 0.0, self.upper)
+        smooth = self.objective._replace(C=0.0).value(w @ w, z, self.weights)
+        return smooth + multipliers @ (1.0 - z) - np.sum((multipliers - beta) ** 2) / (2.0 * sigma)
+
+    def step_length(self, w, z, beta, sigma, direction, dz, slope):
+        """Halve the step until F falls enough (Armijo)."""
+        now, step = self.value(w, z, beta, sigma), 1.0
+        while step > 1e-10 and self.value(w + step * direction, z + step * dz, beta, sigma) > now + 1e-4 * step * slope:
+            step *= 0.5
+        return step
+
+    def newton_direction(self, gradient, multipliers, sigma):
+        """Solve (Q + sigma Z_A'Z_A) direction = -gradient by preconditioned conjugate gradients."""
+        free = np.flatnonzero((multipliers > 0.0) & (multipliers < self.upper))
+        curvature = 4.0 * self.objective.lambda1 * self.share
+        active = np.zeros(len(self.signs))
+        active[free] = sigma
+        precondition = self._preconditioner(free[:_MAX_FACTOR], sigma)
+        if self.objective.lambda1 == 0.0 and len(free) <= _MAX_FACTOR:
+            return -precondition(gradient)
+        solution, residual = np.zeros_like(gradient), -gradient
+        search = scaled = precondition(residual)
+        first = size = residual @ scaled
+        for _ in range(_MAX_CG):
+            z = self.margins(search)
+            scales = self.signs * (curvature * (z - self.share @ z) + active * z)
+            image = add_rows(self.rows, self.everything, scales, search.copy())
+            step = size / (search @ image)
+            solution += step * search
+            residual = residual - step * image
+            scaled = precondition(residual)
+            size, last = residual @ scaled, size
+            if size <= 1e-4 * first:
+                break
+            search = scaled + size / last * search
+        return solution
+
+    def _preconditioner(self, which, sigma):
+        signs = self.signs[which]
+        system = self._inner_products(which)
+        rounding = 1e-13 * system.diagonal().max(initial=0.0)  # equal rows make the products singular
+        system[np.diag_indices_from(system)] += 1.0 / sigma + rounding
+        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False) if len(which) else None
+
+        def precondition(vector):
+            if factor is None:
+                return vector.copy()
+            part = some_scores(self.rows, which, vector, np.empty(len(which))) * signs
+            return add_rows(self.rows, which, -signs * cho_solve(factor, part, check_finite=False), vector.copy())
+
+        return precondition
+
+    def _inner_products(self, which):
+        """Return the inner products between signed rows, computing only those not asked for before."""
+        new = which[self.place[which] < 0]
+        if len(self.known) + len(new) > 2 * _MAX_FACTOR:
+            self.place[:], self.known, self.products, new = -1, self.known[:0], self.products[:0, :0], which
+        if len(new):
+            old, known = len(self.known), np.concatenate([self.known, new])
+            products = np.empty((len(known), len(known)))
+            products[:old, :old] = self.products
+            products[old:] = inner_products(self.rows, new, known) * np.outer(self.signs[new], self.signs[known])
+            products[:old, old:] = products[old:, :old].T
+            self.place[new] = old + np.arange(len(new))
+            self.known, self.products = known, products
+        place = self.place[which]
+        return np.asfortranarray(self.products[np.ix_(place, place)])

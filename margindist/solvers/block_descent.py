@@ -1,0 +1,431 @@
+r"""Block descent on the dual of a kernel machine, with columns of the Gram matrix fetched as they are needed.
+
+Problem (:class:`~margindist.objectives.LDM`), with Gram matrix G, signs Y, shares p = s/M, c = 4λ1, U = C s:
+
+    min  ½ α'Gα + ½ z'Pz − λ2 p'z + Σ U_i max(0, 1 − z_i),    z = YGα,    P = c (diag(p) − pp').
+
+Its dual is a box-constrained quadratic problem with the margins as its gradient,
+
+    min_{0 ≤ β ≤ U}  ½ v'YHYv − Σ β_i,    v = λ2 p + β,    z = YHYv,    H = (G⁻¹ + YPY)⁻¹ = G (I + YPYG)⁻¹,
+
+a support vector machine with another kernel. There is no equality constraint, because the intercept is a constant
+feature. With D = diag(p), p̃ = Yp and D^½GD^½ = VΛV',
+
+    H = M + c Mp̃p̃'M / (1 − c p̃'Mp̃),    M = G − BB',    B = D^{-½} V (Λ² / (1/c + Λ))^½.
+
+Only the largest eigenvalues matter in B: they come from one product of G with a thin matrix, whose columns span those
+of a partial Cholesky factor. With some left out H̃ is larger than H in the order of definiteness, so that a descent on
+it from the exact margins still descends.
+
+**Blocks.** As in ThunderSVM (Wen et al. 2018): take the rows that violate the optimality conditions most and the rows
+strictly inside their box, fetch their block of H̃, solve that small problem, move all margins, repeat. The small problem
+is solved by greedy coordinate descent, which finds the bounds that are active, and Newton steps on the face they leave
+(Moré and Toraldo 1991), without which a large C takes very many steps. A first guess is the solution on the features of
+the partial Cholesky factor.
+
+**Certificate.** For any β in the box and any z̃ put α = Y(λ2 p + β − Pz̃), and let z = YGα be its *exact* margins. Then
+the objective at α is above the minimum by at most
+
+    ½ (z − z̃)'P(z − z̃) + Σ [U_i max(0, 1 − z_i) − β_i (1 − z_i)]
+
+(Fenchel-Young with the dual point α itself). One product with G proves the result, whatever was left out of B. Under a
+hard margin the point is scaled by t = 1/min z to be feasible, which adds ½ (t − 1)² α'Gα.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+
+from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
+from margindist.solvers import interior_point
+from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Solution
+
+_RANK = 128  # columns of the partial Cholesky factor
+_EXPLICIT_BELOW = 400  # rows up to which H is formed
+_BLOCK = 1024  # rows of a block, unless more are strictly inside their box
+_LARGEST_BLOCK = 4096
+_SLACKEN = 0.05  # solve a block until its violation is this share of what it was
+_LONGEST = 1e6  # a hard margin needs weights at least this long (in units of the longest row): not separable
+_PATIENCE = 30  # blocks without progress after which to change the method
+_FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
+
+
+class _Problem(NamedTuple):
+    objective: tuple
+    gram: object
+    signs: np.ndarray
+    weights: np.ndarray
+    upper: np.ndarray  # C times the weights
+
+
+class _Curvature(NamedTuple):
+    """H̃ = G − BB' + κuu', and what is needed of it."""
+
+    gram: object
+    B: np.ndarray
+    u: np.ndarray
+    kappa: float
+    diagonal: np.ndarray
+    mean_image: np.ndarray  # G Yp
+
+
+def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=None, rng=None, report=None):
+    """Minimise a hinge-type objective over combinations of kernel functions.
+
+    Parameters
+    ----------
+    objective : LDM
+    gram : FullGram or CachedGram
+    signs : ndarray of shape (n,), -1 or +1
+    weights : ndarray of shape (n,), positive
+    tol : float, relative duality gap to reach
+    max_iter : int, blocks
+    start : Solution, whose multipliers to start from
+    rng : numpy.random.Generator, draws the columns that stand for all
+    report : callable, see :mod:`margindist.solvers._solution`
+
+    Returns
+    -------
+    Solution
+        ``coef`` has one coefficient a row; status "infeasible" says that a hard margin does not exist.
+    """
+    rng = np.random.default_rng(0) if rng is None else rng
+    problem = _Problem(objective, gram, signs, weights, objective.C * weights)
+    factor = partial_cholesky(gram, _RANK, rng)
+    curvature = _curvature(problem, factor.features)
+    beta = np.minimum(start.dual, problem.upper) if start is not None else _guess(problem, factor, tol)
+    z = _model_margins(problem, curvature, beta)
+    n_iter, goal, best, lower, status = 0, 0.5 * tol, None, -np.inf, ""
+    while not status:
+        n_iter, status = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report)
+        if status == "stalled" and goal > 0.0 and _factor_affordable(gram):
+            beta, z, status = *_interior_point(problem, tol), ""
+        now, z = certify(objective, gram, signs, weights, beta, z)
+        lower = max(lower, now.objective - now.gap * abs(now.objective))
+        if best is None or now.objective < best.objective:
+            best = now
+        gap = (best.objective - lower) / abs(best.objective)
+        if gap <= tol:
+            status = "optimal"
+        elif not np.isfinite(objective.C) and _inseparable(problem, beta):
+            status = "infeasible"
+        goal *= 0.3
+    return best._replace(gap=gap, n_iter=n_iter, status=status)
+
+
+def certify(objective, gram, signs, weights, beta, margins):
+    """Return the solution that multipliers and approximate margins make, proved by exact ones; return these too."""
+    coef = signs * objective.dual_coef(beta, margins, weights)
+    z = signs * gram.dot(coef)
+    square_norm = coef @ (signs * z)
+    share = weights / weights.sum()
+    scale = 1.0
+    if not np.isfinite(objective.C) and z.min() > 0.0:
+        scale = 1.0 / z.min()
+    away = scale * z - margins
+    value = objective.value(scale**2 * square_norm, scale * z, weights)
+    gap = 0.5 * (scale - 1.0) ** 2 * square_norm + objective.complementarity(beta, scale * z, weights)
+    gap += 2.0 * objective.lambda1 * (share @ (away - share @ away) ** 2)
+    relative = gap / abs(value) if np.isfinite(value) else np.inf
+    return Solution(scale * coef, beta.copy(), value, relative, 0, ""), z
+
+
+# ---------------------------------------------------------------------- the matrix
+
+
+def _curvature(problem, features):
+    objective, gram, signs = problem.objective, problem.gram, problem.signs
+    share = problem.weights / problem.weights.sum()
+    tilted, c = signs * share, 4.0 * objective.lambda1
+    if c == 0.0:
+        image = gram.dot(tilted) if objective.lambda2 > 0.0 else np.zeros(gram.n)
+        return _Curvature(gram, np.zeros((gram.n, 0)), np.zeros(gram.n), 0.0, gram.diagonal, image)
+    if gram.n <= _EXPLICIT_BELOW:
+        H = explicit_hessian(objective, gram, signs, problem.weights)
+        zero = np.zeros(gram.n)
+        image = np.divide(H @ tilted, 1.0)
+        return _Curvature(FullGram(H), np.zeros((gram.n, 0)), zero, 0.0, H.diagonal(), image)
+    root = np.sqrt(share)[:, None]
+    basis = np.linalg.qr(root * features)[0]
+    images = gram.dot(np.column_stack([root * basis, tilted]))
+    image, images = images[:, -1].copy(), root * images[:, :-1]
+    values, vectors = eigh(basis.T @ images)
+    kept = values > 1e-10 * values[-1]
+    V, roots, _ = np.linalg.svd(images @ (vectors[:, kept] / np.sqrt(values[kept])), full_matrices=False)
+    B = V * (roots**2 / np.sqrt(1.0 / c + roots**2)) / root
+    B = np.ascontiguousarray(B[:, (B**2).max(axis=0) > 1e-6 * gram.diagonal.mean()])
+    u = image - B @ (B.T @ tilted)
+    kappa = c / (1.0 - c * (tilted @ u))
+    diagonal = gram.diagonal - np.einsum("ij,ij->i", B, B) + kappa * u * u
+    return _Curvature(gram, B, u, kappa, diagonal, image)
+
+
+def explicit_hessian(objective, gram, signs, weights):
+    """Return H = G(I + YPYG)⁻¹, symmetric and defined whether or not G is regular; takes three Gram matrices."""
+    share = weights / weights.sum()
+    c = 4.0 * objective.lambda1
+    G = gram.columns(np.arange(gram.n))
+    if c == 0.0:
+        return G
+    root = np.sqrt(share)
+    system = root[:, None] * G * root
+    system[np.diag_indices_from(system)] += 1.0 / c
+    scaled = root[:, None] * G
+    M = G - scaled.T @ cho_solve(cho_factor(system, lower=True, overwrite_a=True), scaled)
+    u = M @ (signs * share)
+    M += (c / (1.0 - c * (signs * share) @ u)) * np.outer(u, u)
+    return 0.5 * (M + M.T)
+
+
+def _model_margins(problem, curvature, beta):
+    """Return the margins that H̃ gives to multipliers."""
+    share = problem.weights / problem.weights.sum()
+    z = problem.objective.lambda2 * curvature.mean_image
+    tilted = problem.objective.lambda2 * problem.signs * share
+    z += -curvature.B @ (curvature.B.T @ tilted) + curvature.kappa * (curvature.u @ tilted) * curvature.u
+    z *= problem.signs
+    used = np.flatnonzero(beta)
+    _move(problem, curvature, used, beta[used], z)
+    return z
+
+
+def _move(problem, curvature, which, change, z):
+    """Add to the margins what a change of some multipliers does."""
+    signed = problem.signs[which] * change
+    shift = -curvature.B @ (curvature.B[which].T @ signed)
+    shift += curvature.kappa * (curvature.u[which] @ signed) * curvature.u
+    curvature.gram.add_columns(which, signed, shift)
+    z += problem.signs * shift
+
+
+def _block(problem, curvature, which):
+    """Return the rows and columns ``which`` of YH̃Y."""
+    H = curvature.gram.block(which)
+    B, u, y = curvature.B[which], curvature.u[which], problem.signs[which]
+    H -= B @ B.T
+    H += np.outer(curvature.kappa * u, u)
+    H *= y[:, None]
+    H *= y
+    return H
+
+
+# ---------------------------------------------------------------------- ways to a point
+
+
+def _guess(problem, factor, tol):
+    """Return multipliers from the problem on the features alone; zeros if those say nothing about a hard margin."""
+    exact = factor.remainder <= 1e-6 * problem.gram.diagonal.sum()
+    if not len(factor.pivots) or not (exact or np.isfinite(problem.objective.C)):
+        return np.zeros(problem.gram.n)
+    accuracy = 0.3 * tol if exact else 1e-2
+    solution = interior_point.solve(
+        problem.objective, as_rows(factor.features), problem.signs, problem.weights, tol=accuracy
+    )
+    return np.clip(solution.dual, 0.0, problem.upper)
+
+
+def _factor_affordable(gram):
+    return isinstance(gram, FullGram) and float(gram.n) ** 3 <= _FACTOR_OPERATIONS
+
+
+def _interior_point(problem, tol):
+    """Return multipliers and margins by way of a complete Cholesky factor."""
+    rows = as_rows(cholesky_factor(problem.gram).features)
+    solution = interior_point.solve(problem.objective, rows, problem.signs, problem.weights, tol=0.3 * tol)
+    return np.clip(solution.dual, 0.0, problem.upper), problem.signs * (rows.X @ solution.coef)
+
+
+def _inseparable(problem, beta):
+    """Tell whether the multipliers prove that a hard margin needs extremely long weights.
+
+    Margins of at least 1 give Σβ ≤ w·Σβyφ, so that ‖w‖ ≥ Σβ / ‖Σβyφ‖.
+    """
+    if not np.isfinite(beta).all():
+        return True
+    used = np.flatnonzero(beta)
+    image = np.zeros(problem.gram.n)
+    signed = problem.signs[used] * beta[used]
+    problem.gram.add_columns(used, signed, image)
+    length = np.sqrt(max(0.0, signed @ image[used]))
+    return beta.sum() * np.sqrt(problem.gram.diagonal.max()) >= _LONGEST * length and len(used) > 0
+
+
+def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
+    """Solve block after block until the model's relative gap is below the goal; change ``beta`` and ``z``."""
+    best, since = np.inf, 0
+    while True:
+        value, gap = _model_gap(problem, beta, z)
+        if report is not None:
+            coef = problem.signs * problem.objective.dual_coef(beta, z, problem.weights)
+            if report(n_iter, coef, value, gap):
+                return n_iter, "stopped"
+        if gap <= goal:
+            return n_iter, ""
+        if n_iter >= max_iter:
+            return n_iter, "iteration limit"
+        since = 0 if gap < 0.9 * best else since + 1
+        best = min(best, gap)
+        violation = _violation(z, beta, problem.upper)
+        if since > _PATIENCE or not violation.any():
+            return n_iter, "stalled"
+        which = _choose(violation, beta, problem.upper)
+        H = _block(problem, curvature, which)
+        block_beta = beta[which]
+        _solve_block(H, z[which] - 1.0, block_beta, problem.upper[which], _SLACKEN * violation[which].max())
+        change = block_beta - beta[which]
+        beta[which] = block_beta
+        moved = change != 0.0
+        _move(problem, curvature, which[moved], change[moved], z)
+        n_iter += 1
+
+
+def _model_gap(problem, beta, z):
+    """Return the objective at the model's point, scaled under a hard margin, and its relative distance to the dual's."""
+    objective, weights = problem.objective, problem.weights
+    scale = 1.0
+    if not np.isfinite(objective.C):
+        if z.min() <= 0.0:
+            return np.inf, np.inf
+        scale = 1.0 / z.min()
+    share = weights / weights.sum()
+    square_norm = objective.dual_coef(beta, z, weights) @ z
+    value = objective.value(scale**2 * square_norm, scale * z, weights)
+    dual = beta.sum() - 0.5 * ((objective.lambda2 * share + beta) @ z)
+    return value, (value - dual) / abs(value)
+
+
+def _violation(z, beta, upper):
+    slope = z - 1.0
+    slope[(beta <= 0.0) & (slope > 0.0)] = 0.0
+    slope[(beta >= upper) & (slope < 0.0)] = 0.0
+    return np.abs(slope)
+
+
+def _choose(violation, beta, upper):
+    """Return the rows of the next block: the worst violators, and rows strictly inside their box."""
+    inside = (beta > 0.0) & (beta < upper)
+    size = min(len(beta), int(np.clip(1.25 * inside.sum() + 512, _BLOCK, _LARGEST_BLOCK)))
+    n_worst = min(size // 2, np.count_nonzero(violation))
+    worst = np.argpartition(-violation, n_worst - 1)[:n_worst]
+    rest = np.where(inside, violation + 1e-300, violation)
+    rest[worst] = 0.0
+    rest[inside] += 1e300 * (rest[inside] > 0.0)
+    n_rest = min(size - n_worst, np.count_nonzero(rest))
+    if n_rest == 0:
+        return worst
+    return np.concatenate([worst, np.argpartition(-rest, n_rest - 1)[:n_rest]])
+
+
+def _solve_block(H, slope, beta, upper, goal):
+    """Minimise over a block until no violation exceeds the goal; change ``beta`` and ``slope``."""
+    curvature = np.maximum(H.diagonal(), 1e-12 * max(H.diagonal().max(), 1e-300))
+    for _ in range(20):
+        worst = _greedy(H, curvature, slope, beta, upper, goal, 5 * len(beta))
+        if worst <= goal:
+            return
+        _newton_on_face(H, slope, beta, upper)
+
+
+def _newton_on_face(H, slope, beta, upper):
+    """Solve for the multipliers strictly inside their box; go to the better of two feasible points towards it."""
+    face = np.flatnonzero((beta > 0.0) & (beta < upper))
+    if len(face) == 0:
+        return
+    square = H[np.ix_(face, face)]
+    square[np.diag_indices_from(square)] *= 1.0 + 1e-10
+    try:
+        factor = cho_factor(square, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:
+        return
+    direction = cho_solve(factor, -slope[face], check_finite=False)
+    old, top = beta[face], upper[face]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        room = np.where(direction < 0.0, -old / direction, np.where(direction > 0.0, (top - old) / direction, np.inf))
+    best, gain = None, 0.0
+    for target in (old + min(1.0, room.min()) * direction, old + direction):
+        change = np.clip(target, 0.0, top) - old
+        image = H[face].T @ change
+        fall = -(slope[face] @ change + 0.5 * (change @ image[face]))
+        if fall > gain:
+            best, gain = (change, image), fall
+    if best is not None:
+        beta[face] = np.clip(old + best[0], 0.0, top)
+        slope += best[1]
+
+
+@njit(cache=True, nogil=True)
+def _greedy(H, curvature, slope, beta, upper, goal, max_steps):
+    """Move the multiplier that gains most, again and again; return the largest violation left."""
+    n = len(slope)
+    for step in range(max_steps + 1):
+        best, chosen, move, worst = 0.0, -1, 0.0, 0.0
+        for j in range(n):
+            change = min(max(beta[j] - slope[j] / curvature[j], 0.0), upper[j]) - beta[j]
+            if change != 0.0:
+                gain = -change * (slope[j] + 0.5 * curvature[j] * change)
+                worst = max(worst, abs(slope[j]))
+                if gain > best:
+                    best, chosen, move = gain, j, change
+        if chosen < 0 or worst <= goal or step == max_steps:
+            return worst
+        beta[chosen] = min(max(beta[chosen] + move, 0.0), upper[chosen])
+        row = H[chosen]
+        for j in range(n):
+            slope[j] += move * row[j]
+    return worst
+
+
+# ---------------------------------------------------------------------- Algorithm 1
+
+
+def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=None, rng=None, report=None):
+    """Minimise by Algorithm 1 of Zhang and Zhou (2014): coordinate descent through all rows in order, H explicit.
+
+    Takes the same arguments as :func:`solve` and four Gram matrices of memory. ``rng`` is not used: the order is fixed.
+    """
+    upper = objective.C * weights
+    H = explicit_hessian(objective, gram, signs, weights)
+    H *= signs[:, None]
+    H *= signs
+    share = weights / weights.sum()
+    beta = np.zeros(gram.n) if start is None else np.minimum(start.dual, upper)
+    z = H @ (objective.lambda2 * share + beta)
+    best, lower, status, check = None, -np.inf, "", 1
+    for n_iter in range(max_iter + 1):
+        if n_iter > 0:
+            dcd_pass(H, upper, beta, z)
+        if n_iter < check and n_iter < max_iter:
+            continue
+        check = n_iter + max(1, n_iter // 4)
+        now, z = certify(objective, gram, signs, weights, beta, H @ (objective.lambda2 * share + beta))
+        lower = max(lower, now.objective - now.gap * abs(now.objective))
+        if best is None or now.objective < best.objective:
+            best = now
+        gap = (best.objective - lower) / abs(best.objective)
+        if report is not None and report(n_iter, best.coef, best.objective, gap):
+            status = "stopped"
+        elif gap <= tol:
+            status = "optimal"
+        elif not np.isfinite(objective.C) and _inseparable(_Problem(objective, gram, signs, weights, upper), beta):
+            status = "infeasible"
+        if status:
+            break
+    return best._replace(gap=gap, n_iter=n_iter, status=status or "iteration limit")
+
+
+@njit(cache=True, nogil=True)
+def dcd_pass(H, upper, beta, z):
+    """Step exactly in each multiplier in turn; keep the margins ``z`` up to date."""
+    for i in range(len(beta)):
+        row = H[i]
+        if row[i] <= 0.0:
+            continue
+        new = min(max(beta[i] - (z[i] - 1.0) / row[i], 0.0), upper[i])
+        change = new - beta[i]
+        if change != 0.0:
+            beta[i] = new
+            for j in range(len(z)):
+                z[j] += change * row[j]

@@ -1,0 +1,114 @@
+"""What the documentation says is true: parameters, code, walk-through."""
+
+import inspect
+import os
+import re
+import runpy
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import pytest
+from numpydoc.docscrape import ClassDoc, FunctionDoc
+from sklearn.base import ClassifierMixin
+
+import margindist
+import margindist.margins
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
+PUBLIC = [
+    getattr(module, name) for module in (margindist, margindist.margins) for name in module.__all__ if name[0] != "_"
+]
+FUNCTIONS = [entry for entry in PUBLIC if inspect.isfunction(entry)]
+CLASSES = [entry for entry in PUBLIC if inspect.isclass(entry)]
+METHODS = [
+    pytest.param(method, id=f"{cls.__name__}.{name}")
+    for cls in CLASSES
+    for name, method in inspect.getmembers(cls, lambda member: inspect.isfunction(member) or inspect.ismethod(member))
+    if name[0] != "_" and method.__module__.startswith("margindist")
+]
+
+
+def documented(doc):
+    """Return the documented parameters; "a, b : array" documents two."""
+    return [name.strip(" *") for entry in doc["Parameters"] for name in entry.name.split(",")]
+
+
+def taken(function):
+    return [name for name in inspect.signature(function).parameters if name not in ("self", "cls")]
+
+
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
+def test_documented_parameters_are_those_of_the_class(cls):
+    assert documented(ClassDoc(cls)) == taken(cls)
+
+
+@pytest.mark.parametrize("function", [*FUNCTIONS, *METHODS], ids=lambda function: function.__name__)
+def test_documented_parameters_are_those_of_the_function(function):
+    assert documented(FunctionDoc(function)) == taken(function)
+
+
+@pytest.mark.parametrize(
+    "cls", [cls for cls in CLASSES if issubclass(cls, ClassifierMixin)], ids=lambda cls: cls.__name__
+)
+def test_classifiers_document_fitted_attributes_and_give_an_example(cls):
+    doc = ClassDoc(cls)
+    assert "classes_" in [name.strip() for entry in doc["Attributes"] for name in entry.name.split(",")]
+    assert any(line.startswith(">>>") for line in doc["Examples"])
+
+
+def test_every_public_name_is_in_the_reference():
+    listed = set(re.findall(r"^   (\w+)$", (ROOT / "docs" / "api.md").read_text(encoding="utf-8"), flags=re.M))
+    assert {entry.__name__ for entry in PUBLIC} == listed
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_on_a_page_runs(page, tmp_path, monkeypatch):
+    """The blocks of a page run one after the other, in one namespace, as a reader would."""
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    assert blocks or page.name == "index.md"
+    namespace = {}
+    for block in blocks:
+        exec(compile(block, str(page), "exec"), namespace)
+    plt.close("all")
+
+
+@pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
+def test_links_lead_to_files(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):
+        assert target.startswith("http") or (ROOT / target).exists(), target
+
+
+def test_walk_through_works_on_the_sources_as_they_are(tmp_path):
+    """Apply "add an objective" to a copy of the sources, and run the tests it ends with."""
+    shutil.copytree(ROOT / "margindist", tmp_path / "margindist", ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path / "tests")
+    page = (ROOT / "docs" / "add_an_objective.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"^```\{code-block\} python\n:caption: (\S+)\n(.*?)^```$", page, flags=re.M | re.S)
+    assert len(blocks) == 4
+    for path, code in blocks:
+        with open(tmp_path / path, "a", encoding="utf-8") as file:
+            file.write("\n" + code)
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path), "NUMBA_CACHE_DIR": str(tmp_path / "cache")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stdout
+
+
+def test_demo_draws_and_says_where(tmp_path, capsys):
+    picture = tmp_path / "picture.png"
+    runpy.run_path(str(ROOT / "examples" / "breast_cancer.py"))["main"](picture)
+    plt.close("all")
+    lines = capsys.readouterr().out.splitlines()
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert str(picture) in lines[-1]
+    figures = {line[:26].strip(): line[26:].split() for line in lines if line.startswith("  ")}
+    _, svm, linear_svc = map(float, figures["test accuracy"])
+    assert svm == linear_svc
+    ldm, svm, linear_svc = map(float, figures["spread / mean"])
+    assert ldm < svm == pytest.approx(linear_svc, abs=2e-3)
