@@ -102,6 +102,13 @@ class ODM(NamedTuple):
     mu: float  # price above the band relative to below, in (0, 1]
     theta: float  # half-width of the free band, in [0, 1)
 
+    hard = False  # margins outside the band are priced, not forbidden
+    coupled = False  # the slope of a row's loss depends on its own margin only
+
+    def upper(self, weights):
+        """Return the largest value each row's multiplier can take."""
+        return np.full(len(weights), np.inf)
+
     def prices(self, weights):
         """Return what one unit of squared shortfall costs, row by row."""
         return self.lam / (weights.sum() * (1.0 - self.theta) ** 2) * weights
@@ -154,7 +161,17 @@ def _ldm_step(objective, base, square, weight, total, mean):
     return beta + linear - quadratic * (free + square * beta / stiff), beta
 
 
-_STEP = {LDM: _ldm_step}
+def _odm_step(objective, base, square, weight, total, mean):
+    give = 0.5 * total * (1.0 - objective.theta) ** 2 / (objective.lam * weight)
+    a = 0.0
+    if base < 1.0 - objective.theta:
+        a = (1.0 - objective.theta - base) / (square + give)
+    elif base > 1.0 + objective.theta:
+        a = (1.0 + objective.theta - base) / (square + give / objective.mu)
+    return a, a
+
+
+_STEP = {LDM: _ldm_step, ODM: _odm_step}
 
 
 def coordinate_step(objective, base, square, weight, total, mean):

@@ -2,6 +2,7 @@
 
 from margindist.margins.decision import margins, margins_from_decision
 from margindist.margins.display import MarginDistributionDisplay, MarginSample
+from margindist.margins.leave_one_out import loo_error_bound
 from margindist.margins.palette import MethodStyle, method_styles
 from margindist.margins.statistics import MarginStatistics, margin_statistics
 
@@ -10,6 +11,7 @@ __all__ = [
     "MarginSample",
     "MarginStatistics",
     "MethodStyle",
+    "loo_error_bound",
     "margin_statistics",
     "margins",
     "margins_from_decision",

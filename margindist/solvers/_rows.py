@@ -148,7 +148,12 @@ def _dense_scores(rows, i, W, out):
     x = rows.X[i]
     last = W[-1]
     for l in range(0, len(out), 4):
-        s0, s1, s2, s3 = (rows.bias * last[l], rows.bias * last[l + 1], rows.bias * last[l + 2], rows.bias * last[l + 3])
+        s0, s1, s2, s3 = (
+            rows.bias * last[l],
+            rows.bias * last[l + 1],
+            rows.bias * last[l + 2],
+            rows.bias * last[l + 3],
+        )
         for j in range(x.shape[0]):
             value = x[j]
             if value != 0.0:
@@ -162,7 +167,12 @@ def _dense_scores(rows, i, W, out):
 def _sparse_scores(rows, i, W, out):
     last = W[-1]
     for l in range(0, len(out), 4):
-        s0, s1, s2, s3 = (rows.bias * last[l], rows.bias * last[l + 1], rows.bias * last[l + 2], rows.bias * last[l + 3])
+        s0, s1, s2, s3 = (
+            rows.bias * last[l],
+            rows.bias * last[l + 1],
+            rows.bias * last[l + 2],
+            rows.bias * last[l + 3],
+        )
         for k in range(rows.indptr[i], rows.indptr[i + 1]):
             value, j = rows.data[k], rows.indices[k]
             s0 += value * W[j, l]
@@ -315,15 +325,15 @@ def gram_diagonal(rows, which, weights):
     return add_rows(squared, which, weights, diagonal)
 
 
-def row_products(rows):
-    """Return the inner products of all rows with each other."""
-    if isinstance(rows, SparseRows):
-        X = sp.csr_array((rows.data, rows.indices, rows.indptr), shape=(n_rows(rows), rows.n_features))
-        products = (X @ X.T).toarray().astype(np.float64, copy=False)
-    else:
-        products = np.asarray(rows.X @ rows.X.T, dtype=np.float64)
-    products += rows.bias**2
-    return products
+@njit(cache=True, nogil=True)
+def quadratic_forms(rows, matrix, out):
+    """Fill ``out`` with x'Ax for every row x; return it."""
+    image = np.empty(len(matrix))
+    for i in range(len(out)):
+        for j in range(len(matrix)):
+            image[j] = row_dot(rows, i, matrix[j])
+        out[i] = row_dot(rows, i, image)
+    return out
 
 
 def gram(rows, which, weights):

@@ -45,4 +45,4 @@ def certify(objective, rows, signs, weights, coef, margins, beta):
 
 def relative(gap, value):
     """Return the gap relative to the objective's absolute value; never negative, for rounding can make it so."""
-    return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny)
+    return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny) if np.isfinite(value) else np.inf

@@ -76,7 +76,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         z *= signs
         now = certify(objective, rows, signs, weights, w, z, beta)
         lower = max(lower, now.objective - now.gap * abs(now.objective) if np.isfinite(now.gap) else -np.inf)
-        previous = (1.0, 0) if best is None else (best.gap, best.n_iter)
+        previous = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
         if best is None or now.objective < best.objective:
             best = now._replace(coef=now.coef.copy(), dual=beta.copy())
         best = best._replace(gap=relative(best.objective - lower, best.objective), n_iter=n_iter)
@@ -93,6 +93,8 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
 def _passes_left(previous, best, tol):
     """Extrapolate the fall of the gap between the last two looks."""
     gap, n_iter = previous
+    if not np.isfinite(best.gap):
+        return np.inf
     rate = np.log(max(gap / best.gap, 1.0 + 1e-12)) / (best.n_iter - n_iter)
     return np.log(best.gap / tol) / rate
 

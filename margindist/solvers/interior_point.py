@@ -32,6 +32,8 @@ from margindist.solvers._solution import certify
 
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _LOOK = 3  # iterations between two looks at the rows outside the working set
+_SMALL = 1000  # rows from which on making the working set smaller pays
+_FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
 _NO_STEP = 1e-10  # a step this short means that rounding has taken over
 _SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
@@ -83,7 +85,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     Solution
     """
     everything = np.arange(n_rows(rows))
-    Q, q = _quadratic_part(objective, rows, everything, signs, weights)
+    Q, q = quadratic_part(objective, rows, everything, signs, weights)
     problem = _Set(rows, everything, signs, weights, objective.C * weights)
     guess = None if start is None else start.coef
     if guess is None and len(signs) > _SAMPLE_ABOVE and np.isfinite(objective.C):
@@ -97,7 +99,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     return solution._replace(n_iter=n_iter)
 
 
-def _quadratic_part(objective, rows, everything, signs, weights):
+def quadratic_part(objective, rows, everything, signs, weights):
     """Return Q (lower triangle filled up) and q: the objective without its hinge."""
     share = weights / weights.sum()
     mean_row = add_rows(rows, everything, share * signs, np.zeros(n_columns(rows)))
@@ -157,9 +159,9 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
         w = w + step * dw
         for entry, change in zip(point, move, strict=True):
             entry += step * change
-        if soft and gap <= 0.1 * abs(value):
+        if soft and len(move.z) > _SMALL and gap <= 0.1 * abs(value):
             settled = _settled(working.upper, point, move.z)
-            if settled.mean() > 0.1:
+            if 0.1 < settled.mean() < 1.0:
                 short[inside] = point.z < 1.0
                 inside[inside] = ~settled
                 point = _Point(*(entry[~settled] for entry in point))
@@ -267,12 +269,16 @@ def _step(working, Q, residual, point):
 
 @njit(cache=True, nogil=True)
 def _loss_and_complementarity(upper, point):
-    loss, total = 0.0, 0.0
+    """Return the hinge loss, and its excess over what the multipliers account for; a hard margin has no loss."""
+    loss, total, worst = 0.0, 0.0, 0.0
     for i in range(len(upper)):
         short = 1.0 - point.z[i]
         total -= point.beta[i] * short
-        if short > 0.0:
+        worst = max(worst, short)
+        if short > 0.0 and upper[i] < np.inf:
             loss += upper[i] * short
+    if len(upper) and upper[0] == np.inf and worst > _FEASIBLE:
+        return 0.0, np.inf
     return loss, loss + total
 
 

@@ -46,17 +46,15 @@ from scipy.linalg import cho_factor, cho_solve
 
 from margindist.solvers._rows import n_columns, n_rows, row_add_outer, row_copy, row_scores, squares
 
-
-class MulticlassSolution(NamedTuple):
-    """Where the rounds ended; ``gap`` certifies the last convex problem, not the whole."""
-
-    coef: np.ndarray  # (n_classes, n_columns)
-    blocks: "Blocks"
-    objective: float  # the true one
-    gap: float
-    n_iter: int
-    status: str
-    history: np.ndarray  # true objective after each round
+_ROOM = 4  # classes a block has room for at first
+_ROUGH = 0.05  # gap of the first round: its upper side is not the one that counts
+_CYCLE = 8  # passes over the rows that still move between two looks at the gap
+_QUIET = 0.1  # rows that move less than this share of the largest move rest until then
+_EXACT = 1e-10  # gap from which on a round that is not below the last one will not get there
+_NARROW = 0.3  # factor of the proximal scale
+_LARGEST_SYSTEM = 600  # columns times classes up to which Newton systems are formed
+_FEW_ROWS = 1000  # rows up to which they are from the start
+_PATIENCE = 300  # passes of coordinate descent in one round before they are
 
 
 class _Problem(NamedTuple):
@@ -67,6 +65,19 @@ class _Problem(NamedTuple):
     mu: float
     theta: float
     n_classes: int
+    total: float  # sum of the sample weights
+
+
+class Rounds(NamedTuple):
+    """Where the rounds ended; ``gap`` certifies the best round's convex problem, not the whole."""
+
+    coef: np.ndarray  # (n_classes, n_columns)
+    dual: "Blocks"
+    objective: float  # the true one
+    gap: float
+    n_iter: int
+    status: str  # "settled", "no longer improves", "no upper side changed", "iteration limit" or "stopped"
+    history: np.ndarray  # true objective after each round
 
 
 class Blocks(NamedTuple):
@@ -99,135 +110,224 @@ def solve(
     Parameters
     ----------
     objective : ODM
+        What to minimise.
     rows : DenseRows or SparseRows
-    codes : ndarray of shape (n_rows,), classes 0 .. k - 1, each with at least one row
-    weights : ndarray of shape (n_rows,), positive
-    outer : {"concave", "frozen"}, the upper side of a round
-    method : {"auto", "newton", "coordinate-descent"}, the way through a round
-    tol : float, relative duality gap to reach in a round, and relative decrease between rounds to stop at
-    max_iter : int, passes over the rows or Newton steps in all
-    start : Blocks to start from
-    rng : numpy.random.Generator, for the order of the rows
-    report : callable, see :mod:`margindist.solvers._solution`; called once a round
+        Training rows.
+    codes : ndarray of shape (n_rows,)
+        Classes 0 .. k - 1, each with at least one row.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    outer : {"concave", "frozen"}
+        The upper side of a round.
+    method : {"auto", "newton", "coordinate-descent"}
+        The way through a round.
+    tol : float
+        Relative duality gap to reach in a round, and relative decrease between rounds to stop at.
+    max_iter : int
+        Passes over the rows or Newton steps in all.
+    start : Blocks
+        Of a former solution for as many rows and classes.
+    rng : numpy.random.Generator
+        For the order of the rows.
+    report : callable
+        See :mod:`margindist.solvers._solution`; called once a round.
 
     Returns
     -------
-    MulticlassSolution
+    Rounds
     """
     m, k = n_rows(rows), int(codes.max()) + 1
     squares(rows, lengths := np.empty(m))
-    problem = _Problem(rows, codes, objective.prices(weights), lengths, objective.mu, objective.theta, k)
-    rng = np.random.default_rng(0) if rng is None else rng
-    blocks = _empty_blocks(m, min(k - 1, 4) if method != 'newton' else k - 1)
+    problem = _Problem(rows, codes, objective.prices(weights), lengths, objective.mu, objective.theta, k, weights.sum())
+    concave = outer == "concave"
+    ways = _Ways(problem, method, np.random.default_rng(0) if rng is None else rng)
     W = np.zeros((n_columns(rows), -(-k // 4) * 4))
-    history, n_iter, best = [], 0, None
-    changed, inner = -1, max(tol, 1e-2)
+    blocks = _empty_blocks(m, min(k - 1, _ROOM))
+    if start is not None:
+        blocks = _first_upper_side(problem, start, W, concave)
+    best, history, status, inner = None, [], "iteration limit", max(tol, _ROUGH)
     while True:
-        bound = history[-1] if history and outer == "concave" else np.inf
-        if method == "newton":
-            blocks, passes, value, true, gap = _newton(problem, blocks, W, bound, inner, max_iter-n_iter)
-        else:
-            blocks, passes, value, true, gap = _descend(problem, blocks, W, bound, inner, max_iter-n_iter, rng)
-        n_iter += passes
+        bound = history[-1] if history and concave else np.inf
+        blocks, true, gap = ways.run(blocks, W, bound, inner, max_iter)
+        if true > bound:  # not even an exact round gets below the last one
+            return best._replace(n_iter=ways.n_iter, status="settled")
         history.append(true)
-        if VERBOSE: print(len(history), passes, inner, changed, value, true, gap)
-        if best is None or true < best[0]:
-            best = (true, W.copy(), blocks, gap)
-        if n_iter >= max_iter: break
-        if len(history) > 1:
-            decrease = (history[-2]-true)/true
-            if decrease < tol and inner <= tol:
+        if best is None or true <= best.objective:
+            best = Rounds(W[:, :k].T.copy(), blocks, true, gap, 0, "", np.array(history))
+        if report is not None and report(len(history), W[:, :k].T, true, gap):
+            status = "stopped"
+            break
+        exact = gap <= tol
+        if ways.n_iter >= max_iter:
+            break
+        decrease = (history[-2] - true) / true if len(history) > 1 else np.inf
+        if exact and decrease <= tol:
+            status = "settled" if decrease >= 0.0 else "no longer improves"
+            break
+        if np.isfinite(decrease):
+            inner = max(tol, min(inner, 0.1 * decrease))
+        blocks = Blocks(*(entry.copy() for entry in blocks))
+        if _renew_upper_side(problem, blocks, W, concave) == 0:
+            if exact:
+                status = "no upper side changed"
                 break
-            inner = max(tol, min(inner, 0.1*decrease))
-        changed = _renew_upper_side(problem, blocks, W, outer == "concave")
-    return MulticlassSolution(best[1].T[:k], blocks, best[0], best[3], n_iter, "", np.array(history))
+            inner = tol
+    return best._replace(n_iter=ways.n_iter, status=status, history=np.array(history))
 
-VERBOSE=1
-CYC=8
-QUIET=0.1
+
+def row_coefficients(blocks, codes):
+    """Return the coefficients v of the training rows, one row of the result a class."""
+    k = int(codes.max()) + 1
+    v = np.zeros((len(codes), k))
+    for i in range(len(codes)):
+        _own_part(blocks, i, codes[i], v[i])
+    return v.T
+
+
+def _first_upper_side(problem, start, W, concave):
+    """Return the blocks to start from, W filled with their weights; β of another rule is forgotten."""
+    blocks = Blocks(*(entry.copy() for entry in start))
+    if concave != (blocks.rival[0] >= 0):
+        blocks.beta[:] = 0.0
+        blocks.rival[:] = -1
+    _combine(problem, blocks, W)
+    _renew_upper_side(problem, blocks, W, concave)
+    return blocks
+
+
+def prefers_newton(rows, n_classes):
+    """Tell whether rounds are so small that Newton steps are the way through them from the start."""
+    return n_columns(rows) * n_classes <= _LARGEST_SYSTEM and n_rows(rows) <= _FEW_ROWS
+
+
+class _Ways:
+    """The ways through a round, and when to take which."""
+
+    def __init__(self, problem, method, rng):
+        self.problem, self.rng, self.n_iter = problem, rng, 0
+        small = n_columns(problem.rows) * problem.n_classes <= _LARGEST_SYSTEM
+        self.patience = _PATIENCE if method == "auto" and small else np.inf
+        self.newton = method == "newton" or (method == "auto" and prefers_newton(problem.rows, problem.n_classes))
+
+    def run(self, blocks, W, bound, tol, max_iter):
+        """Solve one round; return its blocks, the true objective and the relative gap."""
+        if not self.newton:
+            limit = min(max_iter - self.n_iter, self.patience)
+            blocks, n_iter, true, gap, done = _descend(self.problem, blocks, W, bound, tol, limit, self.rng)
+            self.n_iter += n_iter
+            if done or self.n_iter >= max_iter:
+                return blocks, true, gap
+            self.newton = True
+        blocks, n_iter, true, gap = _newton(self.problem, blocks, W, bound, tol, max_iter - self.n_iter)
+        self.n_iter += n_iter
+        return blocks, true, gap
+
+
+def _is_done(value, gap, bound, tol):
+    """Tell whether a round has ended: exact enough and below the last one, or so exact that it never will be."""
+    return gap <= tol and (value <= bound or gap <= _EXACT)
+
+
 def _descend(problem, blocks, W, bound, tol, max_iter, rng):
-    """Cycle through the rows until the gap of this round is small; return its numbers."""
-    m = len(problem.codes)
-    passes = 0
-    quiet = 0.0
+    """Cycle through the rows; return blocks, passes, true objective, gap, and whether the round is done."""
+    m, n_iter, visited, quiet = len(problem.codes), 0, 0, 0.0
     used = int((blocks.begin + blocks.capacity).max())
     while True:
-        order = rng.permutation(m)
-        inner = 0
-        while len(order) and inner < CYC:
-            stats = np.zeros(2)
-            blocks, used = _whole_sweep(problem, blocks, W, order, used, quiet, stats)
-            passes += len(order)/m
-            inner += 1
-            if inner == 1:
-                first = stats[0]
-            elif stats[0] < 0.1*first:
+        order, first = rng.permutation(m), 0.0
+        for _ in range(_CYCLE):
+            blocks, used, moved, left = _pass(problem, blocks, W, order, used, quiet)
+            visited += len(order)
+            first, quiet = first or moved, _QUIET * moved
+            order = rng.permutation(order[:left])
+            if left == 0 or moved < 0.1 * first:
                 break
-            quiet = QUIET * stats[0]
-            order = rng.permutation(order[: int(stats[1])])
         loss, true, total = _certificate(problem, blocks, W)
         norm = 0.5 * np.vdot(W, W)
-        value, gap = norm + loss, total / (norm + loss)
-        if VERBOSE>1: print('   ', passes, inner, len(order), stats, value, gap)
-        if (gap <= tol and value <= bound*(1+1e-12)) or passes >= max_iter:
-            return blocks, passes, value, norm + true, gap
+        value, n_iter = norm + loss, -(-visited // m)
+        done = _is_done(value, total / value, bound, tol)
+        if done or n_iter >= max_iter:
+            return blocks, n_iter, norm + true, total / value, done
 
 
-import os
-RHO = float(os.environ.get('RHO','1'))
-SHRINK=float(os.environ.get('SHRINK','.3'))
+def _pass(problem, blocks, W, order, used, quiet):
+    """Step through the rows, enlarging the pool when it is full; return also the largest move and who moved."""
+    stats, at = np.zeros(2), 0
+    while True:
+        at, used = _sweep(problem, blocks, W, order, at, used, quiet, stats)
+        if at == len(order):
+            return blocks, used, stats[0], int(stats[1])
+        more = max(problem.n_classes, len(blocks.zeta) // 2)
+        blocks = blocks._replace(
+            classes=np.append(blocks.classes, np.zeros(more, np.int32)), zeta=np.append(blocks.zeta, np.zeros(more))
+        )
+
+
 def _newton(problem, blocks, W, bound, tol, max_iter):
-    """Follow the proximal method of multipliers until the gap of this round is small; return its numbers."""
+    """Follow the proximal method of multipliers; return blocks, Newton steps, true objective and gap.
+
+    The scale of the proximal map falls from step to step; a row's is inverse to its weight, so that a row of weight
+    two moves as two equal rows do.
+    """
     d, k = len(W), problem.n_classes
-    spread = 0.5 / problem.prices
-    width = RHO * min(1.0, problem.squares.mean() / spread.mean()) * spread
-    U, V = np.empty((len(problem.codes), W.shape[1])), np.empty((len(problem.codes), W.shape[1]))
+    blocks = _spread(blocks, k - 1)
     ahead = Blocks(*(entry.copy() for entry in blocks))
+    mean_square = (problem.prices @ problem.squares) / problem.prices.sum()
+    typical = 0.5 * problem.total / problem.prices.sum()
+    width = min(1.0, mean_square / typical if mean_square > 0.0 else 1.0) * 0.5 / problem.prices
+    U = np.empty((len(problem.codes), W.shape[1]))
     G, dW, dU = np.empty_like(W), np.zeros_like(W), np.empty_like(U)
+    _all_scores(problem.rows, W, U)
     n_iter = 0
     while True:
-        _all_scores(problem.rows, W, U)
         while True:
-            _proximal(problem, blocks, width, U, ahead, V)
+            _proximal(problem, blocks, width, U, ahead)
             _combine(problem, ahead, G)
             np.subtract(W, G, out=G)
             loss, _, total = _certificate(problem, ahead, W)
-            value, rest = 0.5*np.vdot(W, W) + loss, 0.5*np.vdot(G, G)
-            if VERBOSE>1: print('      ', n_iter, value, total/value, rest/value)
-            if rest <= 0.1 * max(total, 0.1*tol * value) or n_iter >= max_iter:
+            value, rest = 0.5 * np.vdot(W, W) + loss, 0.5 * np.vdot(G, G)
+            if rest <= 0.1 * max(total, 0.1 * tol * value) or n_iter >= max_iter:
                 break
             H = _hessian(problem, ahead, width, np.zeros((d * k, d * k)))
             H.flat[:: d * k + 1] += 1.0
             factor = cho_factor(H.T, lower=False, overwrite_a=True, check_finite=False)
             dW[:, :k] = cho_solve(factor, -G.T[:k].ravel(), check_finite=False).reshape(k, d).T
             _all_scores(problem.rows, dW, dU)
-            t = _find_step(problem, blocks, width, W, U, dW, dU)
-            W += t * dW
-            U += t * dU
+            step = _find_step(problem, blocks, width, W, U, dW, dU)
+            W += step * dW
+            U += step * dU
             n_iter += 1
         blocks, ahead = ahead, blocks
-        width = width * SHRINK
+        width *= _NARROW
         if rest + total > tol * value and n_iter < max_iter:
             continue
         _combine(problem, blocks, G)
         loss, true, total = _certificate(problem, blocks, G)
-        norm = 0.5*np.vdot(G, G)
-        value, gap = norm + loss, total / (norm+loss)
-        if VERBOSE>1: print('   ', n_iter, value, gap)
-        if (gap <= tol and value <= bound*(1+1e-12)) or n_iter >= max_iter:
+        norm = 0.5 * np.vdot(G, G)
+        value = norm + loss
+        if _is_done(value, total / value, bound, tol) or n_iter >= max_iter:
             W[:] = G
-            return blocks, n_iter, value, norm + true, gap
+            return blocks, n_iter, norm + true, total / value
+
+
+def _spread(blocks, capacity):
+    """Return the same blocks with this much room each."""
+    wide = _empty_blocks(len(blocks.beta), capacity)
+    for i in np.flatnonzero(blocks.length):
+        old, n = blocks.begin[i], blocks.length[i]
+        wide.classes[wide.begin[i] : wide.begin[i] + n] = blocks.classes[old : old + n]
+        wide.zeta[wide.begin[i] : wide.begin[i] + n] = blocks.zeta[old : old + n]
+    return wide._replace(
+        length=blocks.length.copy(), beta=blocks.beta.copy(), rival=blocks.rival, ceiling=blocks.ceiling
+    )
 
 
 def _find_step(problem, blocks, width, W, U, dW, dU):
     """Return a step along dW where the slope has fallen below half its first value."""
     linear, square = np.vdot(W, dW), np.vdot(dW, dW)
-    def slope(t):
-        return linear + t * square - _pull_along(problem, blocks, width, U, dU, t)
-    first = -slope(0.0)
+    first = _pull_along(problem, blocks, width, U, dU, 0.0) - linear
     low, high, t = 0.0, np.inf, 1.0
     for _ in range(40):
-        now = slope(t)
+        now = linear + t * square - _pull_along(problem, blocks, width, U, dU, t)
         if abs(now) <= 0.5 * first:
             break
         low, high = (t, high) if now < 0.0 else (low, t)
@@ -259,8 +359,8 @@ def _combine(problem, blocks, W):
 
 
 @njit(cache=True, nogil=True)
-def _proximal(problem, blocks, width, U, ahead, V):
-    """Fill ``ahead`` and V with the multipliers that the scores U lead to from ``blocks``."""
+def _proximal(problem, blocks, width, U, ahead):
+    """Fill ``ahead`` with the multipliers that the scores U lead to from ``blocks``."""
     k = U.shape[1]
     v, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
     for i in range(len(U)):
@@ -268,7 +368,7 @@ def _proximal(problem, blocks, width, U, ahead, V):
         v[:] = 0.0
         _own_part(blocks, i, y, v)
         b = U[i] - width[i] * v
-        n, S, beta = block_step(
+        n, _, beta = block_step(
             b[: problem.n_classes], y, width[i], problem.prices[i], problem.mu, problem.theta,
             blocks.rival[i], blocks.ceiling[i], rivals, zeta,
         )  # fmt: skip
@@ -352,15 +452,6 @@ def _hessian(problem, blocks, width, H):
     return H
 
 
-def _whole_sweep(problem, blocks, W, order, used, quiet, stats):
-    at, used = _sweep(problem, blocks, W, order, 0, used, quiet, stats)
-    while at < len(order):
-        more = max(problem.n_classes, len(blocks.zeta) // 2)
-        blocks = blocks._replace(classes=np.append(blocks.classes, np.zeros(more, np.int32)), zeta=np.append(blocks.zeta, np.zeros(more)))
-        at, used = _sweep(problem, blocks, W, order, at, used, quiet, stats)
-    return blocks, used
-
-
 @njit(cache=True, nogil=True)
 def _level(b, y, skip, A, D, q, order, zeta):
     """Lower the largest of ``b`` to a common level; return how many and the sum S of their multipliers."""
@@ -396,7 +487,7 @@ def _level(b, y, skip, A, D, q, order, zeta):
 
 @njit(cache=True, nogil=True)
 def block_step(b, y, A, price, mu, theta, rival, ceiling, order, zeta):
-    """Solve one row's dual problem; return the number of classes in ``order`` with ``zeta`` > 0, their sum, and beta."""
+    """Solve one row's dual problem; return how many classes of ``order`` have a ``zeta`` > 0, their sum S, and beta."""
     h = 0.5 / price
     q = 1.0 - theta - b[y]
     n, S = _level(b, y, -1, A, A + h, q, order, zeta)
@@ -444,10 +535,9 @@ def _sweep(problem, blocks, W, order, first, used, quiet, stats):
     touched = np.empty(k, np.int64)
     for p in range(first, len(order)):
         i = order[p]
-        y, A, old = problem.codes[i], problem.squares[i], blocks.beta[i]
+        y, A = problem.codes[i], problem.squares[i]
         row_scores(problem.rows, i, W, b)
         _own_part(blocks, i, y, v)
-        n_touched = 0
         for l in range(k):
             if v[l] != 0.0:
                 b[l] -= A * v[l]
@@ -467,7 +557,7 @@ def _sweep(problem, blocks, W, order, first, used, quiet, stats):
         v[y] -= S - beta
         if blocks.rival[i] >= 0:
             v[blocks.rival[i]] -= beta
-        moved = 0.0
+        moved, n_touched = 0.0, 0
         for l in range(k):
             if v[l] != 0.0:
                 touched[n_touched], change[n_touched] = l, -v[l]

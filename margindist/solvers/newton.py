@@ -27,10 +27,10 @@ from margindist.solvers._rows import (
     gram,
     gram_diagonal,
     gram_product,
+    inner_products,
     n_columns,
     n_rows,
     n_stored,
-    row_products,
     scores,
     some_scores,
 )
@@ -48,14 +48,23 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, method="au
     Parameters
     ----------
     objective : ODM
+        What to minimise.
     rows : DenseRows or SparseRows
-    signs : ndarray of shape (n_rows,), -1 or +1
-    weights : ndarray of shape (n_rows,), positive
-    tol : float, relative duality gap to reach
-    max_iter : int, Newton steps
-    method : {"auto", "factor", "row-factor", "cg"}, how the Newton systems are solved
-    start : ndarray of shape (n_columns,), coefficients to start from
-    report : callable, see :mod:`margindist.solvers._solution`
+        Training rows.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    tol : float
+        Relative duality gap to reach.
+    max_iter : int
+        Newton steps.
+    method : {"auto", "factor", "row-factor", "cg"}
+        How the Newton systems are solved.
+    start : ndarray of shape (n_columns,)
+        Coefficients to start from.
+    report : callable
+        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
@@ -124,7 +133,8 @@ class _RowFactor:
 
     def __init__(self, rows):
         self.rows = rows
-        self.products = row_products(rows)
+        everything = np.arange(n_rows(rows))
+        self.products = inner_products(rows, everything, everything)
 
     def __call__(self, curvature, gradient):
         active = np.flatnonzero(curvature)

@@ -1,0 +1,102 @@
+"""What the benchmarks share: data, timing in turn, memory, tables."""
+
+import os
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+
+def data_folder():
+    """Return the folder that MARGINDIST_DATA names, or end with a sentence."""
+    folder = os.environ.get("MARGINDIST_DATA")
+    if not folder or not Path(folder).is_dir():
+        sys.exit("Set MARGINDIST_DATA to the folder with the papers' data sets (NAME.npz).")
+    return Path(folder)
+
+
+def load(name):
+    """Return (X, y) of a named problem: dense features scaled to [0, 1], sparse ones by their largest value.
+
+    y is -1/+1: for more classes the largest against the rest. A suffix changes that: ``:multi`` keeps all classes,
+    ``:half`` is the first half of the labels against the second, ``:one`` the first label against the rest,
+    ``:firstN`` the first N rows.
+    """
+    base, _, form = name.partition(":")
+    stored = np.load(data_folder() / f"{base}.npz", allow_pickle=False)
+    y = stored["y"]
+    if "X" in stored:
+        X = stored["X"].astype(np.float64)
+        X -= X.min(axis=0)
+        X /= np.where(X.max(axis=0) > 0, X.max(axis=0), 1)
+    else:
+        parts = stored["data"].astype(np.float64), stored["indices"], stored["indptr"]
+        X = sp.csr_matrix(parts, shape=tuple(stored["shape"]))
+        top = abs(X).max(axis=0).toarray().ravel()
+        X = sp.csr_matrix(X @ sp.diags(1 / np.where(top > 0, top, 1)))
+        X.sort_indices()
+    if form.startswith("first"):
+        X, y = X[: int(form[5:])], y[: int(form[5:])]
+    labels, counts = np.unique(y, return_counts=True)
+    if form == "multi":
+        return X, np.searchsorted(labels, y)
+    positive = y == labels[1]
+    if form == "half":
+        positive = np.isin(y, labels[: len(labels) // 2])
+    elif form == "one":
+        positive = y == labels[0]
+    elif len(labels) > 2:
+        positive = y == labels[counts.argmax()]
+    return X, np.where(positive, 1.0, -1.0)
+
+
+def in_turn(*functions, repeats=3, longest=20.0):
+    """Call functions one after the other, several times in turn; return each one's result and median seconds.
+
+    A round that takes longer than ``longest`` seconds is not repeated.
+    """
+    times, results = [[] for _ in functions], [None] * len(functions)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(repeats):
+            for k, function in enumerate(functions):
+                start = time.perf_counter()
+                results[k] = function()
+                times[k].append(time.perf_counter() - start)
+            if sum(map(sum, times)) > longest:
+                break
+    return [(result, float(np.median(seconds))) for result, seconds in zip(results, times, strict=True)]
+
+
+def memory_growth(function):
+    """Return what a call returns and by how many MB the resident memory grew at its peak (Linux)."""
+
+    def resident(field):
+        line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+        return int(line.split()[1]) / 1024
+
+    Path("/proc/self/clear_refs").write_text("5")
+    before = resident("VmRSS")
+    result = function()
+    return result, resident("VmHWM") - before
+
+
+def show(value):
+    """Return a number in few characters."""
+    if not isinstance(value, float):
+        return str(value)
+    if value != 0 and (abs(value) < 1e-3 or abs(value) >= 1e5):
+        return f"{value:.1e}"
+    return f"{value:.3g}"
+
+
+def table(title, rows):
+    """Print dictionaries with the same keys as a Markdown table."""
+    print(f"\n## {title}\n", flush=True)
+    print("| " + " | ".join(rows[0]) + " |")
+    print("|" + "---|" * len(rows[0]))
+    for row in rows:
+        print("| " + " | ".join(show(value) for value in row.values()) + " |", flush=True)

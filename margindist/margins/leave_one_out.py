@@ -1,0 +1,83 @@
+"""The leave-one-out bound of the LDM paper."""
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from margindist.estimators.ldm import LDMClassifier
+from margindist.kernels import gram_matrix
+from margindist.objectives import LDM
+from margindist.solvers._rows import as_rows, quadratic_forms
+from margindist.solvers.block_descent import explicit_hessian
+from margindist.solvers.interior_point import quadratic_part
+
+_AT_BOUND = 1e-3  # a multiplier this close to C, relatively, counts as C: solvers stop at a tolerance
+
+
+def loo_error_bound(estimator, X=None, y=None):
+    r"""Bound the leave-one-out error of a fitted LDM (Theorem 3 of the paper).
+
+    With multipliers :math:`\beta` and the dual matrix H, the expected error is at most the expectation of
+
+    .. math:: \frac1m \Big( h \sum_{0 < \beta_i < C} \beta_i + |\{i : \beta_i = C\}| \Big), \qquad h = \max_i H_{ii} .
+
+    "Leaving i out" here means :math:`\beta_i = 0` with the mean and variance terms unchanged. The bound can exceed 1; it
+    then says nothing.
+
+    Parameters
+    ----------
+    estimator : LDMClassifier
+        Fitted with a finite ``C`` and without sample or class weights, for which the theorem is not stated.
+
+    X, y : training data, default=None
+        If given, h is computed; else it is replaced by the largest squared length of a training row (in feature
+        space), which is never smaller and needs no data.
+
+    Returns
+    -------
+    float or ndarray of shape (n_classes,)
+        The bound; for more than two classes, that of each class against the rest.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import make_blobs
+    >>> from margindist import LDMClassifier
+    >>> from margindist.margins import loo_error_bound
+    >>> X, y = make_blobs(n_samples=100, centers=[[-2, 0], [2, 0]], random_state=0)
+    >>> bool(loo_error_bound(LDMClassifier(C=0.1).fit(X, y)) < 0.2)
+    True
+    """
+    if not isinstance(estimator, LDMClassifier):
+        raise TypeError(f"loo_error_bound expects a fitted LDMClassifier, got {type(estimator).__name__}.")
+    check_is_fitted(estimator, "multipliers_")
+    if np.isinf(estimator.C) or estimator._weighted:
+        raise ValueError("loo_error_bound: the theorem needs a finite C and no sample or class weights.")
+    if (X is None) != (y is None):
+        raise ValueError("loo_error_bound: give both X and y, or neither.")
+    heights = estimator._largest_square if X is None else _largest_diagonals(estimator, X, y)
+    multipliers = estimator.multipliers_
+    bounded = multipliers >= (1.0 - _AT_BOUND) * estimator.C
+    counts = heights * np.where(bounded, 0.0, multipliers).sum(axis=1) + bounded.sum(axis=1)
+    bound = counts / multipliers.shape[1]
+    return float(bound[0]) if len(bound) == 1 else bound
+
+
+def _largest_diagonals(estimator, X, y):
+    """Return the largest diagonal entry of H, one a two-class problem."""
+    X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+    objective = LDM(estimator.C, estimator.lambda1, estimator.lambda2)
+    positives = estimator.classes_[1:] if len(estimator.classes_) == 2 else estimator.classes_
+    problems = [np.where(np.asarray(y) == label, 1.0, -1.0) for label in positives]
+    weights = np.ones(X.shape[0])
+    if estimator.kernel == "linear":
+        rows = as_rows(X, estimator.fit_intercept)
+        return np.array([_largest_linear(objective, rows, signs, weights) for signs in problems])
+    gram = gram_matrix(X, estimator.kernel_._replace(bias=float(estimator.fit_intercept)))
+    return np.array([explicit_hessian(objective, gram, signs, weights).diagonal().max() for signs in problems])
+
+
+def _largest_linear(objective, rows, signs, weights):
+    """Return the largest x'Q⁻¹x over the rows, Q = I plus the curvature of the variance."""
+    Q, _ = quadratic_part(objective, rows, np.arange(len(signs)), signs, weights)
+    inverse = cho_solve(cho_factor(Q), np.eye(len(Q)))
+    return quadratic_forms(rows, inverse, np.empty(len(signs))).max()

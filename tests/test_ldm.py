@@ -1,0 +1,434 @@
+"""LDM: every solver ends at the same certified optimum of the objective as it is written down."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.svm import SVC, LinearSVC
+
+from margindist import LDMClassifier
+from margindist.margins import loo_error_bound
+from margindist.objectives import LDM
+from margindist.solvers import stochastic
+from margindist.solvers._rows import as_rows
+from tests.reference import ldm as reference
+
+SOLVERS = ["interior-point", "coordinate-descent", "block", "dcd"]
+
+
+def problem(kind, seed=0):
+    """Small problems of every awkward shape; rows, signs."""
+    rng = np.random.default_rng(seed)
+    m, d = {"m < d": (15, 30), "single feature": (25, 1)}.get(kind, (40, 5))
+    X = rng.normal(size=(m, d))
+    signs = np.where(X[:, 0] + rng.normal(size=m) > 0, 1.0, -1.0)
+    if kind == "rank-deficient":
+        X = np.hstack([X, X[:, :3] @ rng.normal(size=(3, 4))])
+    elif kind == "duplicated rows":
+        X, signs = np.vstack([X, X[:20], X[:5]]), np.concatenate([signs, signs[:20], -signs[:5]])
+    elif kind == "constant features":
+        X[:, 1:3] = [0.0, 2.0]
+    elif kind == "zero rows":
+        X[:4] = 0.0
+    return X, signs
+
+
+KINDS = [
+    "plain", "m < d", "single feature", "rank-deficient", "duplicated rows", "constant features", "zero rows"
+]  # fmt: skip
+
+
+def fit(X, signs, C, lambda1, lambda2, **options):
+    return LDMClassifier(C, lambda1, lambda2, fit_intercept=False, random_state=0, **options).fit(X, signs)
+
+
+def assert_certified(model, X, signs, C, lambda1, lambda2, minimum, slack=1e-9):
+    """The objective is what it says, and is no further above the minimum than the gap says."""
+    objective = reference.value(X, signs, model.coef_[0], C, lambda1, lambda2)
+    assert model.objective_ == pytest.approx(objective, rel=1e-9, abs=1e-9)
+    scale = max(abs(minimum), 1.0)
+    assert objective >= minimum - slack * scale
+    assert objective - minimum <= model.duality_gap_ * abs(objective) + slack * scale
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("C", [10, 50, 100, 1e4])
+def test_agrees_with_a_generic_solver(kind, C):
+    for seed, (lambda1, lambda2) in enumerate([(0, 0), (2**-8, 2**-2), (2**-2, 2**-8), (0, 1), (16, 0), (16, 16)]):
+        X, signs = problem(kind, seed)
+        _, minimum = reference.minimise(X, signs, C, lambda1, lambda2)
+        for matrix in (X, sp.csr_array(X)):
+            model = fit(matrix, signs, C, lambda1, lambda2, tol=1e-8)
+            assert_certified(model, X, signs, C, lambda1, lambda2, minimum, slack=1e-8)
+            assert model.objective_ == pytest.approx(minimum, rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_solver_ends_at_the_same_optimum(kind, solver):
+    for C, lambda1, lambda2 in [(1, 0, 0), (1, 0.25, 0.25), (10, 4, 1), (100, 16, 16)]:
+        X, signs = problem(kind)
+        _, minimum = reference.minimise(X, signs, C, lambda1, lambda2)
+        model = fit(X, signs, C, lambda1, lambda2, solver=solver, tol=1e-6, max_iter=100_000)
+        assert_certified(model, X, signs, C, lambda1, lambda2, minimum, slack=1e-8)
+        assert model.duality_gap_ <= 1e-6
+        assert model.solver_ == solver
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_sparse_wide_data(solver):
+    rng = np.random.default_rng(0)
+    X = sp.random_array((120, 1500), density=0.02, rng=rng, format="csr")
+    signs = np.where(X @ rng.normal(size=1500) + 0.1 * rng.normal(size=120) > 0, 1.0, -1.0)
+    for C in (1.0, 1000.0):
+        model = fit(X, signs, C, 0.5, 0.5, solver=solver, tol=1e-6, max_iter=100_000)
+        best = fit(X, signs, C, 0.5, 0.5, tol=1e-9, solver="block")
+        assert model.objective_ == pytest.approx(best.objective_, rel=3e-6)
+
+
+def test_stochastic_solver_says_how_far_it_is():
+    X, signs = problem("plain")
+    for C in (0.1, 1.0, 10.0):
+        _, minimum = reference.minimise(X, signs, C, 0.25, 0.25)
+        with pytest.warns(ConvergenceWarning, match="duality gap"):
+            model = fit(X, signs, C, 0.25, 0.25, solver="asgd", tol=1e-12)
+        assert_certified(model, X, signs, C, 0.25, 0.25, minimum)
+        assert model.n_iter_ == 5
+    close = fit(X, signs, 0.1, 0.25, 0.25, solver="asgd", tol=1e-2, max_iter=300)
+    assert close.duality_gap_ <= 1e-2
+
+
+def test_pair_gradient_is_unbiased():
+    """Theorem 2, by enumerating all pairs; at kinks of no hinge."""
+    X, signs = problem("plain")
+    w = np.random.default_rng(1).normal(size=X.shape[1])
+    m, (C, lambda1, lambda2) = len(signs), (10.0, 0.5, 0.25)
+    gradients = [reference.pair_gradient(X, signs, w, i, j, C, lambda1, lambda2) for i in range(m) for j in range(m)]
+    slope = LDM(C, lambda1, lambda2).slope(signs * (X @ w), np.ones(m))
+    np.testing.assert_allclose(np.mean(gradients, axis=0), w + X.T @ (signs * slope), rtol=1e-10)
+
+
+def test_stochastic_steps_follow_the_formula():
+    X, signs = problem("plain")
+    m, d = X.shape
+    objective, eta0 = LDM(2.0, 0.5, 0.25), 0.3
+    rows, state = as_rows(X, True), stochastic.new_state(d + 1)
+    stochastic.run_pass(objective, rows, signs, np.ones(m), m, eta0, 10, np.random.default_rng(3), state)
+    pairs = np.random.default_rng(3).integers(m, size=(2, m))
+    A = np.hstack([X, np.ones((m, 1))])
+    w, kept = np.zeros(d + 1), []
+    for t, (i, j) in enumerate(pairs.T):
+        eta = eta0 * (1 + eta0 * t / (objective.C * m)) ** -0.75
+        w = w - eta * reference.pair_gradient(A, signs, w, i, j, *objective) / (objective.C * m)
+        kept.append(w)
+    np.testing.assert_allclose(state.weights(), w, rtol=1e-9)
+    np.testing.assert_allclose(state.average(), np.mean(kept[10:], axis=0), rtol=1e-9)
+
+
+def test_slope_is_the_derivative_of_the_value():
+    rng = np.random.default_rng(0)
+    z, weights, objective = rng.normal(size=30), rng.uniform(0.5, 2, size=30), LDM(3.0, 0.7, 0.4)
+    step = 1e-6
+    numeric = [
+        (objective.value(0, z + step * e, weights) - objective.value(0, z - step * e, weights)) / (2 * step)
+        for e in np.eye(30)
+    ]
+    np.testing.assert_allclose(objective.slope(z, weights), numeric, rtol=1e-6, atol=1e-7)
+
+
+def test_without_margin_terms_it_is_the_svm():
+    """LinearSVC without intercept, converged tightly, minimises the same; SVC needs b = 0, which mirrored rows give."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X, signs = MinMaxScaler().fit_transform(X), np.where(y == 1, 1.0, -1.0)
+    ours = LDMClassifier(5.0, 0, 0, fit_intercept=False, tol=1e-10).fit(X, y)
+    svm = LinearSVC(C=5.0, loss="hinge", fit_intercept=False, tol=1e-10, max_iter=1_000_000, random_state=0).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, svm.coef_, rtol=1e-4, atol=1e-4)
+    rbf = LDMClassifier(5.0, 0, 0, kernel="rbf", gamma=0.5, fit_intercept=False, tol=1e-10).fit(X, y)
+    gram = np.exp(-0.5 * ((X[:, None] - X) ** 2).sum(-1))
+    mirrored = np.block([[gram, -gram], [-gram, gram]])  # rows x and -x of opposite labels: the optimal b is 0
+    both = SVC(C=2.5, kernel="precomputed", tol=1e-8).fit(mirrored, np.concatenate([signs, -signs]))
+    expected = both.decision_function(mirrored)[: len(y)]
+    np.testing.assert_allclose(rbf.decision_function(X), expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("lambda1", [0.0, 2.0])
+def test_hard_margin(solver, lambda1):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 3))
+    X = X[np.abs(X[:, 0]) > 0.3]
+    signs = np.sign(X[:, 0])
+    w, minimum = reference.minimise(X, signs, np.inf, lambda1, lambda1)
+    model = fit(X, signs, np.inf, lambda1, lambda1, solver=solver, tol=1e-6, max_iter=100_000)
+    assert model.objective_ == pytest.approx(minimum, rel=2e-6)
+    assert (signs * model.decision_function(X)).min() >= 1 - 1e-9
+    np.testing.assert_allclose(model.coef_[0], w, atol=1e-2)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_hard_margin_refuses_data_that_are_not_separable(solver):
+    X, signs = problem("plain")
+    with pytest.raises(ValueError, match=r"C=inf .* not separable; give a finite C"):
+        fit(X, signs, np.inf, 0, 0, solver=solver)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 10_000),
+    C=st.sampled_from([0.1, 1.0, 50.0]),
+    lambda1=st.sampled_from([0.0, 0.25, 8.0]),
+    lambda2=st.sampled_from([0.0, 0.25, 8.0]),
+)
+def test_invariances(seed, C, lambda1, lambda2):
+    """Row order, rotation, flipped labels with flipped rows, and scaling of the features."""
+    rng = np.random.default_rng(seed)
+    X, signs = problem("plain", seed)
+    if len(np.unique(signs)) < 2:
+        return
+
+    def coef(X, signs, C=C, lambda1=lambda1, lambda2=lambda2):
+        return fit(X, signs, C, lambda1, lambda2, tol=1e-12).coef_[0]
+
+    w = coef(X, signs)
+    order = rng.permutation(len(signs))
+    np.testing.assert_allclose(coef(X[order], signs[order]), w, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(coef(-X, -signs), w, rtol=1e-4, atol=1e-5)
+    rotation = np.linalg.qr(rng.normal(size=(X.shape[1],) * 2))[0]
+    np.testing.assert_allclose(coef(X @ rotation, signs) @ rotation.T, w, rtol=1e-4, atol=1e-5)
+    # w'x is unchanged when x is doubled, w halved, and what ½‖w‖² is traded for divided by four
+    np.testing.assert_allclose(2 * coef(2 * X, signs, C / 4, lambda1 / 4, lambda2 / 4), w, rtol=1e-4, atol=1e-5)
+
+
+def test_leave_one_out_bound():
+    """Theorem 3, by minimising again without each row's hinge."""
+    for seed, (C, lambda1) in enumerate([(0.5, 0.0), (0.1, 1.0), (2.0, 4.0)]):
+        X, signs = problem("plain", seed)
+        X = X / 4
+        model = fit(X, signs, C, lambda1, 0.25, tol=1e-9)
+        errors = 0
+        for i in range(len(signs)):
+            w, _ = reference.minimise(X, signs, C, lambda1, 0.25, without=i)
+            errors += signs[i] * (X[i] @ w) < 0
+        bound, loose = loo_error_bound(model, X, signs), loo_error_bound(model)
+        assert errors / len(signs) <= bound <= loose
+        kernel = LDMClassifier(C, lambda1, 0.25, kernel=lambda A, B: A @ B.T, fit_intercept=False, tol=1e-9)
+        kernel.fit(X, signs)
+        assert loo_error_bound(kernel, X, signs) == pytest.approx(bound, rel=1e-3)
+
+
+def test_leave_one_out_bound_refuses_what_the_theorem_does_not_cover():
+    X, signs = problem("plain")
+    with pytest.raises(ValueError, match="sample or class weights"):
+        loo_error_bound(LDMClassifier(class_weight="balanced").fit(X[:39], signs[:39]))
+    with pytest.raises(TypeError, match="LDMClassifier, got SVC"):
+        loo_error_bound(SVC())
+
+
+@pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}, {"solver": "coordinate-descent"}, {"solver": "block"}])
+def test_sample_weights_stand_for_repeated_rows(options):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[::3], y[::3]
+    counts = np.random.default_rng(0).integers(0, 4, size=len(y))
+    weighted = LDMClassifier(10, 1, 1, tol=1e-10, max_iter=100_000, **options).fit(X, y, sample_weight=counts)
+    repeated = LDMClassifier(10, 1, 1, tol=1e-10, max_iter=100_000, **options).fit(
+        X.repeat(counts, 0), y.repeat(counts)
+    )
+    np.testing.assert_allclose(weighted.decision_function(X), repeated.decision_function(X), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(weighted.objective_, repeated.objective_, rtol=1e-8)
+    assert weighted.multipliers_.shape == (3, len(y))
+    assert not weighted.multipliers_[:, counts == 0].any()
+
+
+def test_class_weights_multiply_sample_weights():
+    X, signs = problem("plain")
+    by_class = fit(X, signs, 1, 1, 1, class_weight={-1.0: 2, 1.0: 0.5}, tol=1e-10)
+    by_row = LDMClassifier(1, 1, 1, fit_intercept=False, tol=1e-10).fit(
+        X, signs, sample_weight=np.where(signs > 0, 0.5, 2.0)
+    )
+    np.testing.assert_allclose(by_class.coef_, by_row.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["interior-point", "coordinate-descent", "block"])
+def test_warm_start_needs_fewer_iterations_for_the_same_result(solver):
+    X, y = make_classification(400, 20, random_state=0)
+    path = LDMClassifier(solver=solver, warm_start=True, tol=1e-6, random_state=0)
+    for C in (1.0, 1.2, 1.5):
+        path.set_params(C=C).fit(X, y)
+    cold = LDMClassifier(1.5, solver=solver, tol=1e-6, random_state=0).fit(X, y)
+    assert path.objective_ == pytest.approx(cold.objective_, rel=2e-6)
+    assert path.n_iter_ <= cold.n_iter_
+
+
+def test_float32_and_csr_are_not_copied(monkeypatch):
+    X, y = make_classification(200, 10, random_state=0)
+    seen = []
+    original = as_rows
+    monkeypatch.setattr("margindist.estimators.ldm.as_rows", lambda X, bias=False: seen.append(X) or original(X, bias))
+    for given_X in (X.astype(np.float32), X, sp.csr_array(X), sp.csr_matrix(X.astype(np.float32))):
+        LDMClassifier().fit(given_X, y)
+        data = lambda A: A.data if sp.issparse(A) else A  # noqa: E731
+        assert np.shares_memory(data(seen[-1]), data(given_X))
+
+
+def test_float32_gives_nearly_the_same_model():
+    X, y = make_classification(300, 10, random_state=0)
+    double, single = (LDMClassifier(tol=1e-8).fit(X.astype(t), y) for t in (np.float64, np.float32))
+    np.testing.assert_allclose(single.coef_, double.coef_, rtol=1e-3, atol=1e-4)
+
+
+def test_partial_fit_learns_from_pieces():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = MinMaxScaler().fit_transform(X), np.array(["bad", "good"])[y]
+    model = LDMClassifier(solver="asgd", random_state=0)
+    for _ in range(20):
+        for start in range(0, len(y), 100):
+            model.partial_fit(X[start : start + 100], y[start : start + 100], classes=["bad", "good"])
+    assert model.score(X, y) > 0.95
+    again = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(again.partial_fit(X[:50], y[:50]).coef_, model.partial_fit(X[:50], y[:50]).coef_)
+    with pytest.raises(ValueError, match=r"labels \['ugly'\], which are not among"):
+        model.partial_fit(X[:2], ["good", "ugly"])
+    with pytest.raises(ValueError, match="first call of partial_fit needs classes"):
+        LDMClassifier(solver="asgd").partial_fit(X, y)
+    assert not hasattr(LDMClassifier(), "partial_fit")
+
+
+def test_nystroem_with_all_rows_is_exact_and_with_few_is_close():
+    X, y = make_classification(300, 5, random_state=0)
+    exact = LDMClassifier(kernel="rbf", gamma=0.05, tol=1e-8).fit(X, y)
+    whole = LDMClassifier(kernel="rbf", gamma=0.05, tol=1e-8, n_components=300, random_state=0).fit(X, y)
+    few = LDMClassifier(kernel="rbf", gamma=0.05, n_components=60, random_state=0).fit(X, y)
+    np.testing.assert_allclose(whole.decision_function(X), exact.decision_function(X), atol=1e-3)
+    assert len(few.support_) <= 60
+    assert few.score(X, y) >= exact.score(X, y) - 0.03
+
+
+@pytest.mark.parametrize("solver", ["block", "interior-point", "dcd"])
+def test_precomputed_and_callable_kernels_equal_named_ones(solver):
+    X, y = load_iris(return_X_y=True)
+    options = {"C": 10, "solver": solver, "tol": 1e-8, "max_iter": 100_000}
+    named = LDMClassifier(kernel="rbf", gamma=0.3, **options).fit(X, y)
+    gram = np.exp(-0.3 * ((X[:, None] - X) ** 2).sum(-1))
+    given_gram = LDMClassifier(kernel="precomputed", **options).fit(gram, y)
+    function = LDMClassifier(kernel=lambda A, B: np.exp(-0.3 * ((A[:, None] - B) ** 2).sum(-1)), **options).fit(X, y)
+    expected = named.decision_function(X)
+    np.testing.assert_allclose(given_gram.decision_function(gram), expected, atol=2e-3)
+    np.testing.assert_allclose(function.decision_function(X), expected, atol=2e-3)
+
+
+def test_indefinite_kernels_are_clipped_with_a_warning():
+    X, y = make_classification(80, 4, random_state=0)
+    with pytest.warns(UserWarning, match="negative eigenvalues"):
+        model = LDMClassifier(kernel="sigmoid", gamma=2.0, coef0=-1.0).fit(X, y)
+    assert np.isfinite(model.decision_function(X)).all()
+    assert model.duality_gap_ <= model.tol
+
+
+def test_memory_is_refused_before_the_fit_starts():
+    X, y = make_classification(2000, 5, random_state=0)
+    with pytest.raises(ValueError, match=r"needs about 96 MB, more than cache_size=10"):
+        LDMClassifier(kernel="rbf", solver="dcd", cache_size=10).fit(X, y)
+    small = LDMClassifier(kernel="rbf", cache_size=10, tol=1e-3).fit(X, y)  # columns are computed as needed
+    assert small.duality_gap_ <= 1e-3
+
+
+BAD_INPUT = [
+    ({"C": -1}, r"C must be a positive number or inf, got -1"),
+    ({"C": "high"}, r"C must be a positive number or inf, got 'high'"),
+    ({"lambda1": -0.1}, r"lambda1 must be a number that is not negative, got -0.1"),
+    ({"kernel": "gauss"}, r"kernel must be one of 'linear', .*, got 'gauss'"),
+    ({"solver": "smo"}, r"solver must be 'auto', .*, got 'smo'"),
+    ({"gamma": 0}, r"gamma must be 'scale', 'auto' or a positive number, got 0"),
+    ({"tol": 0}, r"tol must be a positive number, got 0"),
+    ({"max_iter": 0}, r"max_iter must be None or a positive integer, got 0"),
+    ({"class_weight": {3: 1.0}}, r"class_weight has the labels \[3\], which are not among the classes"),
+    ({"solver": "asgd", "C": np.inf}, r"needs a finite C, got inf"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_INPUT)
+def test_bad_parameters_get_one_sentence(options, message):
+    X, signs = problem("plain")
+    with pytest.raises(ValueError, match=f"^LDMClassifier.*{message}"):
+        LDMClassifier(**options).fit(X, signs)
+
+
+def test_bad_data_gets_one_sentence():
+    X, signs = problem("plain")
+    broken = X.copy()
+    broken[0, 0] = np.nan
+    for bad_X, bad_y, message in [
+        (broken, signs, "contains NaN"),
+        (np.where(np.isnan(broken), np.inf, broken), signs, "contains infinity"),
+        (X, np.ones(len(X)), "at least 2 classes, but y contains only one class"),
+        (X[:0], signs[:0], "0 sample"),
+        (X[:5], signs, "inconsistent numbers of samples"),
+        (X, np.array([1, "a"] * 20, dtype=object), "mix|Unknown|uniformly strings or numbers|not supported"),
+    ]:
+        with pytest.raises((ValueError, TypeError), match=message):
+            LDMClassifier().fit(bad_X, bad_y)
+    with pytest.raises(ValueError, match="expects a square matrix"):
+        LDMClassifier(kernel="precomputed").fit(X, signs)
+    with pytest.raises(ValueError, match="all sample weights are zero"):
+        LDMClassifier().fit(X, signs, sample_weight=np.zeros(len(X)))
+
+
+def test_an_interrupted_fit_leaves_the_last_model(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    model = LDMClassifier().fit(X[:100], y[:100])
+    before = pickle.dumps(vars(model))
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("margindist.estimators.ldm.interior_point.solve", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:, :2], y)
+    assert pickle.dumps(vars(model)) == before
+
+
+def test_verbose_and_callbacks_see_objective_and_gap(capsys):
+    X, y = make_classification(300, 5, random_state=0)
+    LDMClassifier(verbose=1).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("[LDMClassifier] iteration 0: objective ")
+    assert "gap" in lines[-1]
+    callback = pytest.importorskip("sklearn.callback")
+    monitor = callback.ScoringMonitor(scoring="accuracy")
+    LDMClassifier().set_callbacks(monitor).fit(X, y)
+    assert len(monitor.get_logs().data_as_pandas) >= 3
+
+
+def test_deterministic_under_random_state():
+    X, y = make_classification(300, 20, random_state=0)
+    for solver in ("coordinate-descent", "asgd"):
+        first, second, other = (
+            LDMClassifier(solver=solver, tol=0.5, random_state=seed).fit(X, y).coef_ for seed in (0, 0, 1)
+        )
+        np.testing.assert_array_equal(first, second)
+        assert not np.array_equal(first, other)
+
+
+def test_n_jobs_changes_nothing():
+    X, y = load_iris(return_X_y=True)
+    one, two = (LDMClassifier(n_jobs=n, random_state=0).fit(X, y) for n in (1, 2))
+    np.testing.assert_array_equal(one.coef_, two.coef_)
+
+
+def test_many_rows_with_a_first_guess_from_a_sample():
+    """Above the sampling threshold, with rows that change sides on the way."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(25_000, 6))
+    X[:, 5] = rng.random(25_000) < 0.001  # a rare feature: its rows are easily left out of a working set
+    signs = np.where(X @ rng.normal(size=6) + 2 * rng.normal(size=25_000) > 0, 1.0, -1.0)
+    for C in (1.0, 1000.0):
+        model = fit(X, signs, C, 100.0, 1.0, tol=1e-6)
+        assert model.duality_gap_ <= 1e-6
+        rough = fit(X, signs, C, 100.0, 1.0, tol=1e-3)
+        assert abs(rough.objective_ - model.objective_) <= 1e-3 * model.objective_
