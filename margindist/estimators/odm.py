@@ -46,8 +46,8 @@ class ODMClassifier(MarginClassifier):
     Parameters
     ----------
     lam : float, default=1024
-        Price of margins outside the band. The loss is a mean over samples: a support vector machine's ``C`` compares with
-        ``lam / n_samples``. The paper searches 1, 4, 16 .. 2**20.
+        Price of margins outside the band. The loss is a mean over samples: a support vector machine's ``C`` compares
+        with ``lam / n_samples``. The paper searches 1, 4, 16 .. 2**20.
 
     mu : float, default=0.4
         Price of margins above the band relative to margins below it, in (0, 1].
@@ -136,8 +136,8 @@ class ODMClassifier(MarginClassifier):
         Objective reached; an array for "ovr" with more than two classes.
 
     duality_gap_ : float or ndarray of shape (n_classes,)
-        Upper bound on how far, relatively, the objective is above its minimum. For the joint problem of more classes, on
-        how far that of the best round's convex problem is.
+        Upper bound on how far, relatively, the objective is above its minimum. For the joint problem of more classes,
+        on how far that of the best round's convex problem is.
 
     objective_history_ : ndarray of shape (n_rounds,)
         True objective after each round of the joint problem.

@@ -2,7 +2,7 @@ r"""Multi-class optimal margin distribution machine: rounds of convex problems, 
 
 Problem (Zhang & Zhou 2017, eq. 1), k weight vectors, margins γ_i = w_y·x_i − max_{l≠y} w_l·x_i:
 
-    min  ½ Σ‖w_l‖² + Σ_i c_i (ξ_i² + μ ε_i²),    ξ_i = (1 − θ − γ_i)_+,  ε_i = (γ_i − 1 − θ)_+,  c_i = λ s_i / (M (1−θ)²)
+    min  ½ Σ‖w_l‖² + Σ_i c_i (ξ_i² + μ ε_i²),   ξ_i = (1 − θ − γ_i)_+,  ε_i = (γ_i − 1 − θ)_+,  c_i = λs_i/(M(1−θ)²)
 
 ξ_i is convex in w, ε_i is not. Each *round* replaces ε_i by a convex upper side, known from the last round's w:
 
@@ -19,22 +19,22 @@ machine of Crammer and Singer), so that no class is preferred while all scores a
 
     min  ½ Σ‖w_l‖² + Σ_i  S_i²/(4c_i) + β_i²/(4c_iμ) − (1 − θ) S_i + (1 + θ + M_i) β_i          (M_i = 0 if concave)
 
-**Block step** (the paper's Algorithm 2, corrected). All but row i fixed, b_l the scores without its own part, A = ‖x_i‖²,
-h = 1/(2c), g = h/μ: the rivals that stay are lowered to a common level t, ζ_l = (b_l − t)_+/A, where
+**Block step** (the paper's Algorithm 2, corrected). All but row i fixed, b_l the scores without its own part,
+A = ‖x_i‖², h = 1/(2c), g = h/μ: the largest rivals are lowered to a common level t, ζ_l = (b_l − t)_+/A, where
 
     β = 0:  D = A + h,             q = 1 − θ − b_y,          if then A S ≤ F;  else
     β > 0:  D = h + A(E − A)/E,    q = 1 − θ − b_y − AF/E,   β = (A S − F)/E,    F = top + 1 + θ − b_y
 
     D S = q + t,   A S = Σ_l (b_l − t)_+,   E = A + g, top = M_i (frozen)  or  E = 2A + g, top = b_r (concave).
 
-t comes from adding rivals in decreasing order of b_l. In the concave case ζ_r β = 0 (a row is not both short of the band
-against its runner-up and beyond it), so r is no candidate when β > 0.
+t comes from adding rivals in decreasing order of b_l. In the concave case ζ_r β = 0 (a row is not both short of the
+band against its runner-up and beyond it), so r is no candidate when β > 0.
 
 The certificate of a round is the Fenchel-Young sum of its rows, ½‖w − w̃‖² being zero because w is kept as Σ v_i x_i.
 
 **Two ways through a round.** Coordinate descent steps through the rows and leaves out those that do not move until the
-rest has settled; blocks are kept sparse. Where there are few columns times classes, the proximal method of multipliers is
-used: the same block step with A_i = ρ h_i is the proximal map of a row's loss, its inner problems are piecewise
+rest has settled; blocks are kept sparse. Where there are few columns times classes, the proximal method of multipliers
+is used: the same block step with A_i = ρ h_i is the proximal map of a row's loss, its inner problems are piecewise
 quadratic with a continuous slope, and Newton's method on all of w at once solves them whatever λ is.
 """
 
