@@ -92,8 +92,9 @@ def test_conjugate_gradients_hand_over_to_a_factorisation(monkeypatch, rng):
     )
 
 
-def test_optimality_conditions_at_the_solution(two_classes):
-    X, signs = two_classes
+def test_optimality_conditions_at_the_solution():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, signs = minmax_scale(X), 2.0 * y - 1.0
     objective, weights = ODM(300.0, 0.5, 0.3), np.ones(len(signs))
     found = newton.solve(objective, as_rows(X), signs, weights, tol=1e-14)
     z = signs * (X @ found.coef)
@@ -180,7 +181,7 @@ def test_block_step_against_cvxpy(rival, rng):
         H, f, others = reference.block_matrices(*block)
         x = cp.Variable(k, nonneg=True)
         problem = cp.Problem(cp.Minimize(cp.quad_form(x, cp.psd_wrap(H)) / 2 + f @ x))
-        problem.solve(solver=cp.CLARABEL)
+        problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
         zeta, beta = run_block(*block)
         found = np.r_[zeta[others], beta]
         assert found @ H @ found / 2 + f @ found == pytest.approx(problem.value, abs=1e-7)

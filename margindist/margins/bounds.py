@@ -12,8 +12,8 @@ __all__ = ["generalization_bound", "multiclass_bound"]
 def generalization_bound(estimator, X, y, delta=0.05):
     """Return the paper's bound on the error of a classifier, from the samples it was trained on.
 
-    With probability at least ``1 - delta`` over the draw of the training samples, the bound holds. Such bounds are loose:
-    values above 1 say nothing, and what they teach is which quantities matter.
+    With probability at least ``1 - delta`` over the draw of the training samples, the bound holds. Such bounds are
+    loose: values above 1 say nothing, and what they teach is which quantities matter.
 
     Parameters
     ----------
