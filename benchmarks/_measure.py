@@ -29,7 +29,7 @@ def load(name):
     stored = np.load(data_folder() / f"{base}.npz", allow_pickle=False)
     y = stored["y"]
     if "X" in stored:
-        X = stored["X"].astype(np.float64)
+        X = stored["X"].astype(np.float64, order="C")
         X -= X.min(axis=0)
         X /= np.where(X.max(axis=0) > 0, X.max(axis=0), 1)
     else:

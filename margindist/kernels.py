@@ -6,6 +6,7 @@ interface:
 
 ==================================  ==================================================================
 ``n``, ``diagonal``                 number of rows, and the diagonal
+``whole()``                         the provider that holds all values, if they fit, else the same one
 ``columns(which)``                  some columns, as the rows of a C-contiguous array
 ``block(which)``                    the square of those rows and columns
 ``add_columns(which, coef, out)``   ``out += G[:, which] @ coef``
@@ -41,6 +42,7 @@ __all__ = [
     "Kernel",
     "cholesky_factor",
     "clip_spectrum",
+    "gamma_per_feature",
     "gram_bytes",
     "gram_matrix",
     "is_indefinite",
@@ -76,7 +78,7 @@ class Kernel(NamedTuple):
     def __call__(self, X, Y):
         """Return the matrix of kernel values between the rows of ``X`` and of ``Y``, always float64."""
         if self.name == "precomputed":
-            values = np.asarray(X, dtype=np.float64)
+            values = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
         elif callable(self.name):
             values = np.asarray(self.name(X, Y), dtype=np.float64)
         else:
@@ -87,14 +89,28 @@ class Kernel(NamedTuple):
         return values
 
 
+def gamma_per_feature(text):
+    """Return the number before "/d" in a string such as "5/d"; nan if it is no such string."""
+    number, slash, rest = text.partition("/")
+    try:
+        value = float(number) if slash and rest.strip() == "d" else np.nan
+    except ValueError:
+        value = np.nan
+    return value if np.isfinite(value) else np.nan
+
+
 def resolve_gamma(gamma, X, weights):
     """Return the number that ``gamma`` means for these rows: itself, "scale" or "auto" as in scikit-learn.
+
+    A string such as "5/d" means that number divided by the number of features.
 
     "scale" is ``1 / (n_features * variance of all entries)``; rows count by their weights, so that a weight of two is
     the row given twice.
     """
     if gamma == "auto":
         return 1.0 / X.shape[1]
+    if isinstance(gamma, str) and gamma != "scale":
+        return gamma_per_feature(gamma) / X.shape[1]
     if gamma != "scale":
         return float(gamma)
     total = weights.sum() * X.shape[1]
@@ -208,6 +224,15 @@ def _add_rows(values, which, coef, out):
             out[j] += scale * row[j]
 
 
+@njit(cache=True, nogil=True)
+def _square(values, which, out):
+    for i in range(len(which)):
+        row = values[which[i]]
+        for j in range(len(which)):
+            out[i, j] = row[which[j]]
+    return out
+
+
 # ---------------------------------------------------------------------- Gram providers
 
 
@@ -224,13 +249,17 @@ class FullGram:
         self.n = len(values)
         self.diagonal = values.diagonal().copy()
 
+    def whole(self):
+        """Return the provider that holds the whole matrix: itself."""
+        return self
+
     def columns(self, which):
         """Return the columns ``which`` as rows of an array."""
         return self.values[which]
 
     def block(self, which):
         """Return the square block of the rows and columns ``which``."""
-        return self.values[np.ix_(which, which)]
+        return _square(self.values, which, np.empty((len(which), len(which))))
 
     def add_columns(self, which, coef, out):
         """Add the columns ``which``, each times its coefficient, to ``out``."""
@@ -259,15 +288,33 @@ class CachedGram:
         self._pairs = _Pairs(X, kernel)
         self.n = X.shape[0]
         self.diagonal = self._pairs.diagonal()
-        n_slots = min(self.n, int(max_bytes // 2) // (8 * self.n))
-        # np.power and a sum with a bias may take one more strip than the result.
-        self._height = int(np.clip(max_bytes // 4 // (8 * self.n), 1, _STRIP))
-        self._cache = np.empty((n_slots, self.n))
+        self._fits = gram_bytes(self.n) <= max_bytes
+        self._whole = None
+        room = max_bytes / (8 * self.n)  # columns
+        self._height = int(np.clip(room / 4, 1, _STRIP))
+        self._cache = np.empty((0 if self._fits else int(room / 2), self.n))
         self._slot = np.full(self.n, -1)  # where a column is kept
+        n_slots = len(self._cache)
         self._owner = np.full(n_slots, -1)  # whose column a slot holds
         self._used = np.zeros(n_slots, dtype=np.int64)  # when it was last asked for
         self._clock = 0
         self._lock = threading.Lock()
+
+    def whole(self):
+        """Return the whole matrix if it fits into the limit, else this provider.
+
+        Its making takes one strip of rows more than the matrix. It is kept: the next call returns the same.
+        """
+        if not self._fits:
+            return self
+        with self._lock:
+            if self._whole is None:
+                values = np.empty((self.n, self.n))
+                for begin, end, strip in self._pairs.strips(_STRIP):
+                    values[begin:end, begin:] = strip
+                    values[end:, begin:end] = strip[:, end - begin :].T
+                self._whole = FullGram(values)
+            return self._whole
 
     def columns(self, which):
         """Return the columns ``which`` as rows of an array."""
@@ -317,21 +364,14 @@ def gram_bytes(n):
 
 
 def gram_matrix(X, kernel, max_bytes=np.inf):
-    """Return the Gram matrix of the rows of ``X``: whole if it fits into ``max_bytes``, else computed as needed.
+    """Return a provider for the rows of ``X`` that computes nothing yet and takes at most ``max_bytes``.
 
-    Building the whole matrix takes little more memory than the matrix: one strip of rows and a copy of ``X``. A
-    precomputed float64 matrix is used as it is, unless ``kernel.bias`` asks for a sum.
+    A solver that needs more than a few columns calls ``whole()``, which makes the matrix once if it fits into the
+    limit. A precomputed float64 matrix is used as it is, unless ``kernel.bias`` asks for a sum.
     """
-    n = X.shape[0]
     if kernel.name == "precomputed" and not sp.issparse(X) and X.dtype == np.float64 and not kernel.bias:
         return FullGram(X)
-    if gram_bytes(n) > max_bytes:
-        return CachedGram(X, kernel, max_bytes)
-    values = np.empty((n, n))
-    for begin, end, strip in _Pairs(X, kernel).strips(_STRIP):
-        values[begin:end, begin:] = strip
-        values[end:, begin:end] = strip[:, end - begin :].T
-    return FullGram(values)
+    return CachedGram(X, kernel, max_bytes)
 
 
 # ---------------------------------------------------------------------- features
@@ -368,8 +408,11 @@ def partial_cholesky(gram, n_components, rng, tol=1e-10):
     Parameters
     ----------
     gram : FullGram or CachedGram
+        Where the columns come from.
     n_components : int
+        Largest rank.
     rng : numpy.random.Generator
+        Draws the pivots.
     tol : float
         Stop when this share of the trace is left.
 
@@ -413,9 +456,13 @@ def nystroem(X, kernel, n_components, rng):
     Parameters
     ----------
     X : ndarray or CSR of shape (n, n_features)
+        Training rows.
     kernel : Kernel
+        Its bias counts as a feature like any other.
     n_components : int
+        Most landmarks, and most features.
     rng : numpy.random.Generator
+        Draws the landmarks.
 
     Returns
     -------
@@ -430,6 +477,7 @@ def cholesky_factor(gram, tol=1e-10):
     Takes the memory of one more Gram matrix, and of the features. Pivots stop at ``tol`` times the largest entry of
     the diagonal.
     """
+    gram = gram.whole()
     values = gram.values if isinstance(gram, FullGram) else gram.columns(np.arange(gram.n))
     top = max(gram.diagonal.max(initial=0.0), np.finfo(float).tiny)
     lower, order, rank, _ = dpstrf(values.T, tol=tol * top, lower=1)
@@ -460,6 +508,7 @@ def is_indefinite(gram, rng, tol=1e-9):
     if gram.n <= _EXACT_BELOW:
         values = eigvalsh(gram.columns(np.arange(gram.n)))
         return bool(values[0] < -tol * max(values[-1], 0.0))
+    gram = gram.whole()
     basis = np.zeros((_LANCZOS_STEPS + 1, gram.n))
     start = rng.standard_normal(gram.n)
     basis[0] = start / np.linalg.norm(start)

@@ -50,6 +50,10 @@ class LDM(NamedTuple):
         """Whether the slope of a row's loss depends on the mean margin."""
         return self.lambda1 > 0.0
 
+    def drift(self, total):
+        """Return how far the dual variable of a row of weight one moves with its margin, away from the kink."""
+        return 4.0 * self.lambda1 / total
+
     def upper(self, weights):
         """Return the largest value each row's multiplier can take."""
         return self.C * weights

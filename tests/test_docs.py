@@ -15,13 +15,13 @@ from numpydoc.docscrape import ClassDoc, FunctionDoc
 from sklearn.base import ClassifierMixin
 
 import margindist
+import margindist.datasets
 import margindist.margins
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
-PUBLIC = [
-    getattr(module, name) for module in (margindist, margindist.margins) for name in module.__all__ if name[0] != "_"
-]
+MODULES = (margindist, margindist.margins, margindist.datasets)
+PUBLIC = [getattr(module, name) for module in MODULES for name in getattr(module, "__all__", ())]
 FUNCTIONS = [entry for entry in PUBLIC if inspect.isfunction(entry)]
 CLASSES = [entry for entry in PUBLIC if inspect.isclass(entry)]
 METHODS = [

@@ -26,7 +26,6 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from margindist import LDMClassifier
-from margindist.estimators._base import MarginClassifier
 from margindist.margins import (
     MarginDistributionDisplay,
     margin_statistics,
@@ -160,21 +159,10 @@ def test_kernel_norm(two_classes, convert, recwarn):
     assert not recwarn.list
 
 
-class KernelMeans(MarginClassifier):
-    """Scores by the mean kernel values with the two sides; enough to have weights in the kernel's space."""
-
-    kernel, gamma, degree, coef0, fit_intercept = "rbf", 0.5, 3, 0.0, True
-
-    def fit(self, X, y):
-        data = self._validate_training_data(X, y)
-        self._store_kernel(data.X, [signs / len(signs) for signs in self._sign_vectors(data.codes)], self._kernel(data))
-        return self
-
-
 @pytest.mark.parametrize("data", ["two_classes", "three_classes"])
 def test_norms_of_our_kernel_models(data, request):
     X, y = request.getfixturevalue(data)
-    classifier = KernelMeans().fit(X, y)
+    classifier = LDMClassifier(kernel="rbf", gamma=0.5).fit(X, y)
     products = classifier.dual_coef_ @ rbf_kernel(X[classifier.support_], gamma=0.5) @ classifier.dual_coef_.T
     squares = np.diag(products)
     norms = np.sqrt(squares[:, None] + squares - 2 * products) if len(squares) > 1 else float(np.sqrt(squares[0]))

@@ -24,6 +24,7 @@ from margindist.kernels import (
     Kernel,
     cholesky_factor,
     clip_spectrum,
+    gamma_per_feature,
     gram_bytes,
     gram_matrix,
     is_indefinite,
@@ -111,6 +112,12 @@ KERNEL_PARAMETERS = {
     "degree": POSITIVE_INTEGER,
     "coef0": REAL,
 }
+
+# For the estimators of Abe's paper, whose kernel divides gamma by the number of features.
+GAMMA_PER_FEATURE = Requirement(
+    lambda value: KERNEL_PARAMETERS["gamma"].test(value) or (isinstance(value, str) and gamma_per_feature(value) > 0),
+    "'scale', 'auto', a positive number or a string such as '5/d'",
+)
 
 COMMON_PARAMETERS = {
     "fit_intercept": FLAG,
@@ -252,7 +259,12 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         gamma = 1.0
         if isinstance(self.kernel, str) and self.kernel not in ("linear", "precomputed"):
             gamma = resolve_gamma(self.gamma, data.X, data.sample_weights)
-        return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=1.0 if self.fit_intercept else 0.0)
+        bias = 1.0 if getattr(self, "fit_intercept", False) else 0.0
+        return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=bias)
+
+    def _mercer_gram(self, X, kernel):
+        """Return the whole Gram matrix, without its negative eigenvalues if it has any."""
+        return self._positive_part(gram_matrix(X, kernel))
 
     def _kernel_factor(self, data, kernel):
         """Return features of the kernel: Nystroem's with ``n_components``, else those of the whole Gram matrix."""
@@ -265,7 +277,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         return cholesky_factor(self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
 
     def _refuse_beyond_memory(self, needed, what):
-        if needed > self.cache_size * 1e6:
+        if needed > getattr(self, "cache_size", np.inf) * 1e6:
             raise ValueError(
                 f"{type(self).__name__}: solver={self.solver_!r} with {what} needs about {needed / 1e6:.0f} MB, more "
                 f"than cache_size={self.cache_size:g}; raise it, choose another solver, or give n_components."

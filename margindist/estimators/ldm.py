@@ -143,7 +143,7 @@ class LDMClassifier(MarginClassifier):
     n_features_in_ : int
         Number of features seen in ``fit``.
 
-    feature_names_in_ : ndarray of shape (n_features_in_,)
+    feature_names_in_ : ndarray of shape (n_features,)
         Names of the features, if the training data had them.
 
     See Also

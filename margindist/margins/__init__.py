@@ -5,7 +5,9 @@ from margindist.margins.decision import margins, margins_from_decision
 from margindist.margins.display import MarginDistributionDisplay, MarginSample
 from margindist.margins.leave_one_out import loo_error_bound
 from margindist.margins.palette import MethodStyle, method_styles
+from margindist.margins.semivariance import semivariance_bound
 from margindist.margins.statistics import MarginStatistics, margin_statistics
+from margindist.margins.updates import update_bound
 
 __all__ = [
     "MarginDistributionDisplay",
@@ -19,4 +21,6 @@ __all__ = [
     "margins_from_decision",
     "method_styles",
     "multiclass_bound",
+    "semivariance_bound",
+    "update_bound",
 ]

@@ -16,6 +16,7 @@ from numba.extending import overload
 from scipy.linalg.blas import dsyrk
 
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
+_STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 
 
 class DenseRows(NamedTuple):
@@ -120,30 +121,6 @@ def _sparse_square(rows, i):
     return total
 
 
-def _dense_copy(rows, i, columns, values):
-    x = rows.X[i]
-    n = 0
-    for j in range(x.shape[0]):
-        if x[j] != 0.0:
-            columns[n], values[n] = j, x[j]
-            n += 1
-    if rows.bias != 0.0:
-        columns[n], values[n] = x.shape[0], rows.bias
-        n += 1
-    return n
-
-
-def _sparse_copy(rows, i, columns, values):
-    n = 0
-    for k in range(rows.indptr[i], rows.indptr[i + 1]):
-        columns[n], values[n] = rows.indices[k], rows.data[k]
-        n += 1
-    if rows.bias != 0.0:
-        columns[n], values[n] = rows.n_features, rows.bias
-        n += 1
-    return n
-
-
 def _dense_scores(rows, i, W, out):
     x = rows.X[i]
     last = W[-1]
@@ -204,12 +181,33 @@ def _sparse_add_outer(rows, i, columns, scales, n, W):
             W[-1, columns[c]] += rows.bias * scales[c]
 
 
+def _dense_scatter(rows, i, values, columns):
+    x = rows.X[i]
+    count = 0
+    for j in range(x.shape[0]):
+        if x[j] != 0.0:
+            values[j] = x[j]
+            columns[count] = j
+            count += 1
+    return count
+
+
+def _sparse_scatter(rows, i, values, columns):
+    count = 0
+    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+        if rows.data[k] != 0.0:
+            values[rows.indices[k]] = rows.data[k]
+            columns[count] = rows.indices[k]
+            count += 1
+    return count
+
+
 _DOT = {DenseRows: _dense_dot, SparseRows: _sparse_dot}
 _ADD = {DenseRows: _dense_add, SparseRows: _sparse_add}
 _SQUARE = {DenseRows: _dense_square, SparseRows: _sparse_square}
-_COPY = {DenseRows: _dense_copy, SparseRows: _sparse_copy}
 _SCORES = {DenseRows: _dense_scores, SparseRows: _sparse_scores}
 _ADD_OUTER = {DenseRows: _dense_add_outer, SparseRows: _sparse_add_outer}
+_SCATTER = {DenseRows: _dense_scatter, SparseRows: _sparse_scatter}
 
 
 def row_dot(rows, i, w):
@@ -227,11 +225,6 @@ def row_square(rows, i):
     return _SQUARE[type(rows)](rows, i)
 
 
-def row_copy(rows, i, columns, values):
-    """Write the entries of row ``i`` that are not zero and their columns, in increasing order; return their number."""
-    return _COPY[type(rows)](rows, i, columns, values)
-
-
 def row_scores(rows, i, W, out):
     """Fill ``out`` with the products of row ``i`` and the columns of ``W``, whose number is a multiple of four."""
     _SCORES[type(rows)](rows, i, W, out)
@@ -240,6 +233,11 @@ def row_scores(rows, i, W, out):
 def row_add_outer(rows, i, columns, scales, n, W):
     """Add ``scales[c]`` times row ``i`` to column ``columns[c]`` of ``W``, for the first ``n`` of them."""
     _ADD_OUTER[type(rows)](rows, i, columns, scales, n, W)
+
+
+def row_scatter(rows, i, values, columns):
+    """Write row ``i``'s non-zero features into ``values`` and their positions into ``columns``; return their number."""
+    return _SCATTER[type(rows)](rows, i, values, columns)
 
 
 _VECTORISED = {"fastmath": {"reassoc", "contract"}}
@@ -260,11 +258,6 @@ def _compiled_square(rows, i):
     return _SQUARE[rows.instance_class]
 
 
-@overload(row_copy)
-def _compiled_copy(rows, i, columns, values):
-    return _COPY[rows.instance_class]
-
-
 @overload(row_scores, jit_options=_VECTORISED)
 def _compiled_scores(rows, i, W, out):
     return _SCORES[rows.instance_class]
@@ -273,6 +266,11 @@ def _compiled_scores(rows, i, W, out):
 @overload(row_add_outer, jit_options=_VECTORISED)
 def _compiled_add_outer(rows, i, columns, scales, n, W):
     return _ADD_OUTER[rows.instance_class]
+
+
+@overload(row_scatter)
+def _compiled_scatter(rows, i, values, columns):
+    return _SCATTER[rows.instance_class]
 
 
 @njit(cache=True, nogil=True)
@@ -336,31 +334,117 @@ def quadratic_forms(rows, matrix, out):
     return out
 
 
+def row_range(rows, start, stop):
+    """Return the rows from ``start`` to ``stop``, copying nothing."""
+    if isinstance(rows, DenseRows):
+        return rows._replace(X=rows.X[start:stop])
+    return rows._replace(indptr=rows.indptr[start : stop + 1])
+
+
+def products(rows, W):
+    """Return the inner products of all rows (without the constant column) with the columns of ``W``."""
+    out = np.zeros((n_rows(rows), W.shape[1]))
+    if isinstance(rows, SparseRows):
+        return _sparse_products(rows, W, out)
+    if W.shape[1] == 1:
+        scores(rows._replace(bias=0.0), np.ascontiguousarray(W[:, 0]), out[:, 0])
+        return out
+    for start in range(0, len(out), _STRIP_ROWS):
+        strip = rows.X[start : start + _STRIP_ROWS].astype(np.float64, copy=False)
+        np.matmul(strip, W, out=out[start : start + _STRIP_ROWS])
+    return out
+
+
+def weighted_sums(rows, scales):
+    """Return, for each column of ``scales``, the sum of all rows (without the constant column) times its entries."""
+    n_features = n_columns(rows._replace(bias=0.0))
+    if isinstance(rows, SparseRows):
+        return _sparse_weighted_sums(rows, scales, np.zeros((n_features, scales.shape[1]))).T
+    return _dense_weighted_sums(rows.X, scales, np.zeros((scales.shape[1], n_features)))
+
+
+def sum_of_squares(rows, weights):
+    """Return the weighted sum of the squares of every column (without the constant one)."""
+    if isinstance(rows, SparseRows):
+        squared = rows._replace(data=np.square(rows.data, dtype=np.float64), bias=0.0)
+        return add_rows(squared, np.arange(len(weights)), weights, np.zeros(rows.n_features))
+    total = np.zeros(rows.X.shape[1])
+    for start in range(0, len(weights), _STRIP_ROWS):
+        total += weights[start : start + _STRIP_ROWS] @ np.square(rows.X[start : start + _STRIP_ROWS], dtype=np.float64)
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _sparse_products(rows, W, out):
+    for i in range(len(out)):
+        for k in range(rows.indptr[i], rows.indptr[i + 1]):
+            column, value = rows.indices[k], rows.data[k]
+            for j in range(W.shape[1]):
+                out[i, j] += value * W[column, j]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _sparse_weighted_sums(rows, scales, out):
+    for i in range(len(scales)):
+        for k in range(rows.indptr[i], rows.indptr[i + 1]):
+            column, value = rows.indices[k], rows.data[k]
+            for j in range(scales.shape[1]):
+                out[column, j] += value * scales[i, j]
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _dense_weighted_sums(X, scales, out):
+    for i in range(len(scales)):
+        for j in range(scales.shape[1]):
+            scale = scales[i, j]
+            if scale != 0.0:
+                for k in range(X.shape[1]):
+                    out[j, k] += scale * X[i, k]
+    return out
+
+
 def gram(rows, which, weights):
     """Return ``Σ weights_k x_k x_kᵀ`` over the rows ``which`` (lower triangle), copying a block at a time."""
+    return add_gram(rows, which, weights, 1.0, np.zeros((n_columns(rows), n_columns(rows))))
+
+
+def add_gram(rows, which, weights, sign, lower):
+    """Add ``sign`` times the Gram matrix of :func:`gram` to the lower triangle of ``lower``, in place; return it."""
     if isinstance(rows, SparseRows):
-        return _sparse_gram(rows, which, weights, np.zeros((n_columns(rows), n_columns(rows))))
-    return _dense_gram(rows, which, weights)
+        return _sparse_gram(rows, which, sign * weights, lower)
+    return _add_dense_gram(rows, which, weights, np.zeros(rows.X.shape[1]), sign, lower)
 
 
-def _dense_gram(rows, which, weights):
+def scatter(rows, which, weights, mean):
+    """Return ``Σ weights_k (x_k − mean)(x_k − mean)ᵀ`` (lower triangle); ``mean`` must be the rows' weighted mean.
+
+    Dense rows are centred before they are multiplied, so a mean far from zero costs no digits.
+    """
+    rows = rows._replace(bias=0.0)
+    if isinstance(rows, SparseRows):
+        return gram(rows, which, weights) - weights.sum() * np.outer(mean, mean)
+    return _add_dense_gram(rows, which, weights, mean, 1.0, np.zeros((n_columns(rows), n_columns(rows))))
+
+
+def _add_dense_gram(rows, which, weights, shift, sign, lower):
     m, d = len(which), n_columns(rows)
-    upper = np.zeros((d, d), order="F")
     block = max(64, _BLOCK_BYTES // (8 * d))
     scaled = np.empty((min(block, m), d))
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]
-        _scale_block(rows.X, rows.bias, which[start : start + block], weights[start : start + block], part)
-        upper = dsyrk(1.0, part.T, beta=1.0, c=upper, overwrite_c=1)
-    return upper.T
+        _scale_block(rows.X, rows.bias, which[start : start + block], weights[start : start + block], shift, part)
+        dsyrk(sign, part.T, beta=1.0, c=lower.T, overwrite_c=1)
+    return lower
 
 
 @njit(cache=True, nogil=True)
-def _scale_block(X, bias, which, weights, out):
+def _scale_block(X, bias, which, weights, shift, out):
     for k in range(len(which)):
         root, x = np.sqrt(weights[k]), X[which[k]]
         for j in range(len(x)):
-            out[k, j] = root * x[j]
+            out[k, j] = root * (x[j] - shift[j])
         if bias != 0.0:
             out[k, -1] = root * bias
 

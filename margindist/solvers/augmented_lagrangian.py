@@ -11,11 +11,12 @@ which is smooth and piecewise quadratic, by Newton's method, and then sets β to
 
 A Newton step solves (Q + σ Z_A'Z_A) dw = −∇F, A the rows strictly between their bounds, by conjugate gradients with the
 preconditioner (I + σ Z_A'Z_A)⁻¹ = I − Z_A'(I/σ + K_AA)⁻¹Z_A: a factorisation of the size of A, however many columns
-there are. Without a variance term it is the exact inverse.
+there are, in single precision.
 """
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
+from scipy.optimize import brentq
 
 from margindist.solvers._rows import add_rows, inner_products, scores, some_scores
 from margindist.solvers._solution import certify
@@ -23,6 +24,7 @@ from margindist.solvers._solution import certify
 _GROW = 4.0  # the penalty grows by this factor after every update of the multipliers
 _MAX_FACTOR = 5000  # rows in the preconditioner at most
 _MAX_CG = 200  # conjugate gradient steps for one Newton direction
+_SHORTEST = 1e-12  # step where rounding leaves no descent
 _MAX_INNER = 50  # Newton steps between two updates of the multipliers
 
 
@@ -63,7 +65,7 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
                 break
             direction = model.newton_direction(gradient, multipliers, sigma)
             dz = model.margins(direction)
-            step = model.step_length(w, z, beta, sigma, direction, dz, gradient @ direction)
+            step = model.step_length(w, z, beta, sigma, direction, dz)
             w, z, n_iter = w + step * direction, z + step * dz, n_iter + 1
         beta, sigma = multipliers, sigma * _GROW
         if report is not None and report(n_iter, now.coef, now.objective, now.gap):
@@ -85,7 +87,8 @@ class _Model:
         self.upper = objective.C * weights
         self.place = np.full(len(signs), -1)
         self.known = np.empty(0, dtype=np.intp)
-        self.products = np.empty((0, 0))
+        self.products = np.empty((0, 0), dtype=np.float32)
+        self.factor, self.factor_rows = None, self.known
 
     def margins(self, w):
         z = np.empty(len(self.signs))
@@ -106,17 +109,21 @@ class _Model:
         scales = self.signs * self.objective.dual_coef(multipliers, z, self.weights)
         return multipliers, -add_rows(self.rows, self.everything, scales, -w)
 
-    def value(self, w, z, beta, sigma):
-        multipliers = np.clip(beta + sigma * (1.0 - z), 0.0, self.upper)
-        smooth = self.objective._replace(C=0.0).value(w @ w, z, self.weights)
-        return smooth + multipliers @ (1.0 - z) - np.sum((multipliers - beta) ** 2) / (2.0 * sigma)
+    def step_length(self, w, z, beta, sigma, direction, dz):
+        """Return the step that minimises F along the direction: the root of its piecewise linear derivative."""
 
-    def step_length(self, w, z, beta, sigma, direction, dz, slope):
-        """Halve the step until F falls enough (Armijo)."""
-        now, step = self.value(w, z, beta, sigma), 1.0
-        while step > 1e-10 and self.value(w + step * direction, z + step * dz, beta, sigma) > now + 1e-4 * step * slope:
-            step *= 0.5
-        return step
+        def slope(step):
+            margins = z + step * dz
+            multipliers = np.clip(beta + sigma * (1.0 - margins), 0.0, self.upper)
+            pull = self.objective.dual_coef(multipliers, margins, self.weights)
+            return (w + step * direction) @ direction - pull @ dz
+
+        longest = 1.0
+        while slope(longest) < 0.0 and longest < 64.0:
+            longest *= 2.0
+        if slope(longest) <= 0.0:
+            return longest
+        return brentq(slope, 0.0, longest, xtol=1e-12, rtol=1e-3) or _SHORTEST
 
     def newton_direction(self, gradient, multipliers, sigma):
         """Solve (Q + sigma Z_A'Z_A) direction = -gradient by preconditioned conjugate gradients."""
@@ -124,11 +131,9 @@ class _Model:
         curvature = 4.0 * self.objective.lambda1 * self.share
         active = np.zeros(len(self.signs))
         active[free] = sigma
-        precondition = self._preconditioner(free[:_MAX_FACTOR], sigma)
-        if self.objective.lambda1 == 0.0 and len(free) <= _MAX_FACTOR:
-            return -precondition(gradient)
+        self._factorise(free[:_MAX_FACTOR], sigma)
         solution, residual = np.zeros_like(gradient), -gradient
-        search = scaled = precondition(residual)
+        search = scaled = self._precondition(residual)
         first = size = residual @ scaled
         for _ in range(_MAX_CG):
             z = self.margins(search)
@@ -136,28 +141,31 @@ class _Model:
             image = add_rows(self.rows, self.everything, scales, search.copy())
             step = size / (search @ image)
             solution += step * search
-            residual = residual - step * image
-            scaled = precondition(residual)
+            residual -= step * image
+            scaled = self._precondition(residual)
             size, last = residual @ scaled, size
             if size <= 1e-4 * first:
                 break
             search = scaled + size / last * search
         return solution
 
-    def _preconditioner(self, which, sigma):
-        signs = self.signs[which]
-        system = self._inner_products(which)
-        rounding = 1e-13 * system.diagonal().max(initial=0.0)  # equal rows make the products singular
-        system[np.diag_indices_from(system)] += 1.0 / sigma + rounding
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False) if len(which) else None
+    def _factorise(self, which, sigma):
+        """Factorise I/sigma + K_AA for the preconditioner."""
+        self.factor_rows, self.factor = which, None
+        if len(which):
+            system = self._inner_products(which)
+            rounding = 1e-6 * system.diagonal().max()  # single precision, and equal rows make the products singular
+            system[np.diag_indices_from(system)] += 1.0 / sigma + rounding
+            self.factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
 
-        def precondition(vector):
-            if factor is None:
-                return vector.copy()
-            part = some_scores(self.rows, which, vector, np.empty(len(which))) * signs
-            return add_rows(self.rows, which, -signs * cho_solve(factor, part, check_finite=False), vector.copy())
-
-        return precondition
+    def _precondition(self, vector):
+        """Return (I + sigma Z_A'Z_A)⁻¹ times a vector, for the factor's rows and penalty."""
+        if self.factor is None:
+            return vector.copy()
+        which, signs = self.factor_rows, self.signs[self.factor_rows]
+        part = some_scores(self.rows, which, vector, np.empty(len(which))) * signs
+        inner = cho_solve(self.factor, part.astype(np.float32), check_finite=False)
+        return add_rows(self.rows, which, -signs * inner, vector.copy())
 
     def _inner_products(self, which):
         """Return the inner products between signed rows, computing only those not asked for before."""
@@ -166,11 +174,11 @@ class _Model:
             self.place[:], self.known, self.products, new = -1, self.known[:0], self.products[:0, :0], which
         if len(new):
             old, known = len(self.known), np.concatenate([self.known, new])
-            products = np.empty((len(known), len(known)))
+            products = np.empty((len(known), len(known)), dtype=np.float32)
             products[:old, :old] = self.products
             products[old:] = inner_products(self.rows, new, known) * np.outer(self.signs[new], self.signs[known])
             products[:old, old:] = products[old:, :old].T
             self.place[new] = old + np.arange(len(new))
             self.known, self.products = known, products
         place = self.place[which]
-        return np.asfortranarray(self.products[np.ix_(place, place)])
+        return self.products[np.ix_(place, place)].T  # symmetric: the transpose is in the order LAPACK wants

@@ -19,7 +19,7 @@ it from the exact margins still descends.
 
 **Blocks.** As in ThunderSVM (Wen et al. 2018): take the rows that violate the optimality conditions most and the rows
 strictly inside their box, fetch their block of H̃, solve that small problem, move all margins, repeat. The small problem
-is solved by greedy coordinate descent, which finds the bounds that are active, and Newton steps on the face they leave
+is solved by coordinate descent on the worst violators, which finds the bounds that are active, and Newton steps on the face they leave
 (Moré and Toraldo 1991), without which a large C takes very many steps. A first guess is the solution on the features of
 the partial Cholesky factor.
 
@@ -37,19 +37,26 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
+from scipy.linalg.blas import dgemm
 
 from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution
+from margindist.solvers._solution import Solution, relative
 
 _RANK = 128  # columns of the partial Cholesky factor
+_NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
+_DEPENDENT = 1e-11  # eigenvalues below this share of the largest are rounding
+_ROUGH = 1e-2  # relative gap of the first guess, if it is not
 _EXPLICIT_BELOW = 400  # rows up to which H is formed
-_BLOCK = 1024  # rows of a block, unless more are strictly inside their box
-_LARGEST_BLOCK = 4096
-_SLACKEN = 0.05  # solve a block until its violation is this share of what it was
-_LONGEST = 1e6  # a hard margin needs weights at least this long (in units of the longest row): not separable
-_PATIENCE = 30  # blocks without progress after which to change the method
+_BLOCK = 1024  # rows of a block
+_LARGEST_BLOCK = 2048  # when so many are strictly inside their box
+_STEPS = 200  # coordinate steps a row of the block before a Newton step
+_ROUNDS = 3
+_SLACKEN = 0.1  # solve a block until its violation is this share of what it was
+_LONGEST = 1e5  # a hard margin needs weights at least this long (in units of the longest row): not separable
+_ATTEMPTS = 50  # certificates; one or two as a rule
+_PATIENCE = 100  # blocks without progress after which to change the method
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
 
@@ -68,7 +75,6 @@ class _Curvature(NamedTuple):
     B: np.ndarray
     u: np.ndarray
     kappa: float
-    diagonal: np.ndarray
     mean_image: np.ndarray  # G Yp
 
 
@@ -78,14 +84,23 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     Parameters
     ----------
     objective : LDM
+        What to minimise.
     gram : FullGram or CachedGram
-    signs : ndarray of shape (n,), -1 or +1
-    weights : ndarray of shape (n,), positive
-    tol : float, relative duality gap to reach
-    max_iter : int, blocks
-    start : Solution, whose multipliers to start from
-    rng : numpy.random.Generator, draws the columns that stand for all
-    report : callable, see :mod:`margindist.solvers._solution`
+        Kernel values between the training rows.
+    signs : ndarray of shape (n,)
+        Labels, -1 or +1.
+    weights : ndarray of shape (n,)
+        Sample weights, positive.
+    tol : float
+        Relative duality gap to reach.
+    max_iter : int
+        Most blocks to solve.
+    start : Solution
+        Its multipliers are where to start.
+    rng : numpy.random.Generator
+        Draws the columns that stand for all.
+    report : callable
+        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
@@ -93,27 +108,37 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         ``coef`` has one coefficient a row; status "infeasible" says that a hard margin does not exist.
     """
     rng = np.random.default_rng(0) if rng is None else rng
-    problem = _Problem(objective, gram, signs, weights, objective.C * weights)
     factor = partial_cholesky(gram, _RANK, rng)
-    curvature = _curvature(problem, factor.features)
-    beta = np.minimum(start.dual, problem.upper) if start is not None else _guess(problem, factor, tol)
+    exact = factor.remainder <= _NOTHING * gram.diagonal.sum()
+    gram = gram if exact else gram.whole()
+    problem = _Problem(objective, gram, signs, weights, objective.C * weights)
+    curvature = _curvature(problem, factor.features, exact)
+    beta = (
+        np.minimum(start.dual, problem.upper)
+        if start is not None
+        else _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
+    )
     z = _model_margins(problem, curvature, beta)
-    n_iter, goal, best, lower, status = 0, 0.5 * tol, None, -np.inf, ""
-    while not status:
+    n_iter, best, lower, goal, fallback = 0, None, -np.inf, 0.5 * tol, _factor_affordable(gram)
+    for _ in range(_ATTEMPTS):
+        before = n_iter
         n_iter, status = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report)
-        if status == "stalled" and goal > 0.0 and _factor_affordable(gram):
-            beta, z, status = *_interior_point(problem, tol), ""
-        now, z = certify(objective, gram, signs, weights, beta, z)
-        lower = max(lower, now.objective - now.gap * abs(now.objective))
-        if best is None or now.objective < best.objective:
-            best = now
-        gap = (best.objective - lower) / abs(best.objective)
+        if status == "stalled" and fallback:
+            beta, z = _interior_point(problem, tol)
+            fallback, status = False, ""
+        now, exact_z = certify(objective, gram, signs, weights, beta, z)
+        lower = max(lower, _dual_value(now))
+        best = now if best is None or now.objective < best.objective else best
+        gap = relative(best.objective - lower, best.objective)
         if gap <= tol:
             status = "optimal"
-        elif not np.isfinite(objective.C) and _inseparable(problem, beta):
+        elif objective.hard and _inseparable(problem, beta):
             status = "infeasible"
-        goal *= 0.3
-    return best._replace(gap=gap, n_iter=n_iter, status=status)
+        if status:
+            break
+        z = _correct(problem, curvature, z, exact_z)
+        goal = 0.1 * max(min(gap, 1.0), tol) if n_iter > before else 0.1 * goal
+    return best._replace(gap=gap, n_iter=n_iter, status=status or "stalled")
 
 
 def certify(objective, gram, signs, weights, beta, margins):
@@ -123,44 +148,57 @@ def certify(objective, gram, signs, weights, beta, margins):
     square_norm = coef @ (signs * z)
     share = weights / weights.sum()
     scale = 1.0
-    if not np.isfinite(objective.C) and z.min() > 0.0:
+    if objective.hard and z.min() > 0.0:
         scale = 1.0 / z.min()
     away = scale * z - margins
     value = objective.value(scale**2 * square_norm, scale * z, weights)
     gap = 0.5 * (scale - 1.0) ** 2 * square_norm + objective.complementarity(beta, scale * z, weights)
     gap += 2.0 * objective.lambda1 * (share @ (away - share @ away) ** 2)
-    relative = gap / abs(value) if np.isfinite(value) else np.inf
-    return Solution(scale * coef, beta.copy(), value, relative, 0, ""), z
+    return Solution(scale * coef, beta.copy(), value, relative(gap, value), 0, ""), z
+
+
+def _dual_value(solution):
+    finite = np.isfinite(solution.objective)
+    return solution.objective - solution.gap * abs(solution.objective) if finite else -np.inf
 
 
 # ---------------------------------------------------------------------- the matrix
 
 
-def _curvature(problem, features):
+def _curvature(problem, features, exact):
     objective, gram, signs = problem.objective, problem.gram, problem.signs
     share = problem.weights / problem.weights.sum()
     tilted, c = signs * share, 4.0 * objective.lambda1
+    nothing = np.zeros((gram.n, 0)), np.zeros(gram.n), 0.0
     if c == 0.0:
-        image = gram.dot(tilted) if objective.lambda2 > 0.0 else np.zeros(gram.n)
-        return _Curvature(gram, np.zeros((gram.n, 0)), np.zeros(gram.n), 0.0, gram.diagonal, image)
+        return _Curvature(gram, *nothing, gram.dot(tilted) if objective.lambda2 > 0.0 else np.zeros(gram.n))
     if gram.n <= _EXPLICIT_BELOW:
         H = explicit_hessian(objective, gram, signs, problem.weights)
-        zero = np.zeros(gram.n)
-        image = np.divide(H @ tilted, 1.0)
-        return _Curvature(FullGram(H), np.zeros((gram.n, 0)), zero, 0.0, H.diagonal(), image)
+        return _Curvature(FullGram(H), *nothing, H @ tilted)
+    # With a basis Q of the features' columns, A = D^½GD^½ is close to AQ(Q'AQ)⁻¹Q'A = EE'.
     root = np.sqrt(share)[:, None]
-    basis = np.linalg.qr(root * features)[0]
-    images = gram.dot(np.column_stack([root * basis, tilted]))
-    image, images = images[:, -1].copy(), root * images[:, :-1]
-    values, vectors = eigh(basis.T @ images)
-    kept = values > 1e-10 * values[-1]
-    V, roots, _ = np.linalg.svd(images @ (vectors[:, kept] / np.sqrt(values[kept])), full_matrices=False)
-    B = V * (roots**2 / np.sqrt(1.0 / c + roots**2)) / root
+    basis = _orthonormal(root * features)
+    if exact:
+        E, image = root * features, features @ (features.T @ tilted)
+    else:
+        images = gram.dot(np.column_stack([root * basis, tilted]))
+        image, images = images[:, -1].copy(), root * images[:, :-1]
+        values, vectors = eigh(basis.T @ images)
+        kept = values > _DEPENDENT * values[-1]
+        E = images @ (vectors[:, kept] / np.sqrt(values[kept]))
+    values, vectors = eigh(E.T @ E)
+    kept = values > _DEPENDENT * values[-1]
+    B = (E @ (vectors[:, kept] * np.sqrt(values[kept] / (1.0 / c + values[kept])))) / root
     B = np.ascontiguousarray(B[:, (B**2).max(axis=0) > 1e-6 * gram.diagonal.mean()])
     u = image - B @ (B.T @ tilted)
-    kappa = c / (1.0 - c * (tilted @ u))
-    diagonal = gram.diagonal - np.einsum("ij,ij->i", B, B) + kappa * u * u
-    return _Curvature(gram, B, u, kappa, diagonal, image)
+    return _Curvature(gram, B, u, c / (1.0 - c * (tilted @ u)), image)
+
+
+def _orthonormal(columns):
+    """Return an orthonormal basis of what the columns span, but for directions lost to rounding."""
+    values, vectors = eigh(columns.T @ columns)
+    kept = values > _DEPENDENT * max(values[-1], np.finfo(float).tiny)
+    return columns @ (vectors[:, kept] / np.sqrt(values[kept]))
 
 
 def explicit_hessian(objective, gram, signs, weights):
@@ -192,6 +230,20 @@ def _model_margins(problem, curvature, beta):
     return z
 
 
+def _correct(problem, curvature, margins, exact):
+    """Return margins nearer to those of the multipliers: a Newton step with H̃ from what the model said to what is.
+
+    The coefficients made with ``margins`` have the margins ``exact``; their own equation α = Y(λ2 p + β − Pz) misses
+    by e = −YP(exact − margins), and the solution's margins are those of α + He.
+    """
+    share = problem.weights / problem.weights.sum()
+    away = exact - margins
+    e = -4.0 * problem.objective.lambda1 * problem.signs * share * (away - share @ away)
+    image = curvature.gram.dot(e) - curvature.B @ (curvature.B.T @ e)
+    image += curvature.kappa * (curvature.u @ e) * curvature.u
+    return exact + problem.signs * image
+
+
 def _move(problem, curvature, which, change, z):
     """Add to the margins what a change of some multipliers does."""
     signed = problem.signs[which] * change
@@ -203,10 +255,9 @@ def _move(problem, curvature, which, change, z):
 
 def _block(problem, curvature, which):
     """Return the rows and columns ``which`` of YH̃Y."""
-    H = curvature.gram.block(which)
-    B, u, y = curvature.B[which], curvature.u[which], problem.signs[which]
-    H -= B @ B.T
-    H += np.outer(curvature.kappa * u, u)
+    B, u, y = curvature.B[which], curvature.u[which, None], problem.signs[which]
+    left, right = np.hstack([-B, curvature.kappa * u]), np.hstack([B, u])
+    H = dgemm(1.0, left, right, trans_b=True, beta=1.0, c=curvature.gram.block(which).T, overwrite_c=True).T
     H *= y[:, None]
     H *= y
     return H
@@ -215,15 +266,11 @@ def _block(problem, curvature, which):
 # ---------------------------------------------------------------------- ways to a point
 
 
-def _guess(problem, factor, tol):
+def _guess(problem, features, tol):
     """Return multipliers from the problem on the features alone; zeros if those say nothing about a hard margin."""
-    exact = factor.remainder <= 1e-6 * problem.gram.diagonal.sum()
-    if not len(factor.pivots) or not (exact or np.isfinite(problem.objective.C)):
+    if features.shape[1] == 0 or (tol == _ROUGH and problem.objective.hard):
         return np.zeros(problem.gram.n)
-    accuracy = 0.3 * tol if exact else 1e-2
-    solution = interior_point.solve(
-        problem.objective, as_rows(factor.features), problem.signs, problem.weights, tol=accuracy
-    )
+    solution = interior_point.solve(problem.objective, as_rows(features), problem.signs, problem.weights, tol=tol)
     return np.clip(solution.dual, 0.0, problem.upper)
 
 
@@ -283,10 +330,10 @@ def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
 
 
 def _model_gap(problem, beta, z):
-    """Return the objective at the model's point, scaled under a hard margin, and its relative distance to the dual's."""
+    """Return the objective at the model's point, scaled if the margin is hard, and its relative distance to the dual's."""
     objective, weights = problem.objective, problem.weights
     scale = 1.0
-    if not np.isfinite(objective.C):
+    if objective.hard:
         if z.min() <= 0.0:
             return np.inf, np.inf
         scale = 1.0 / z.min()
@@ -294,7 +341,7 @@ def _model_gap(problem, beta, z):
     square_norm = objective.dual_coef(beta, z, weights) @ z
     value = objective.value(scale**2 * square_norm, scale * z, weights)
     dual = beta.sum() - 0.5 * ((objective.lambda2 * share + beta) @ z)
-    return value, (value - dual) / abs(value)
+    return value, relative(value - dual, value)
 
 
 def _violation(z, beta, upper):
@@ -307,7 +354,7 @@ def _violation(z, beta, upper):
 def _choose(violation, beta, upper):
     """Return the rows of the next block: the worst violators, and rows strictly inside their box."""
     inside = (beta > 0.0) & (beta < upper)
-    size = min(len(beta), int(np.clip(1.25 * inside.sum() + 512, _BLOCK, _LARGEST_BLOCK)))
+    size = min(len(beta), int(np.clip(2 * inside.sum(), _BLOCK, _LARGEST_BLOCK)))
     n_worst = min(size // 2, np.count_nonzero(violation))
     worst = np.argpartition(-violation, n_worst - 1)[:n_worst]
     rest = np.where(inside, violation + 1e-300, violation)
@@ -316,14 +363,14 @@ def _choose(violation, beta, upper):
     n_rest = min(size - n_worst, np.count_nonzero(rest))
     if n_rest == 0:
         return worst
-    return np.concatenate([worst, np.argpartition(-rest, n_rest - 1)[:n_rest]])
+    return np.sort(np.concatenate([worst, np.argpartition(-rest, n_rest - 1)[:n_rest]]))
 
 
 def _solve_block(H, slope, beta, upper, goal):
     """Minimise over a block until no violation exceeds the goal; change ``beta`` and ``slope``."""
     curvature = np.maximum(H.diagonal(), 1e-12 * max(H.diagonal().max(), 1e-300))
-    for _ in range(20):
-        worst = _greedy(H, curvature, slope, beta, upper, goal, 5 * len(beta))
+    for _ in range(_ROUNDS):
+        worst = _step_through(H, curvature, slope, beta, upper, goal, _STEPS * len(beta))
         if worst <= goal:
             return
         _newton_on_face(H, slope, beta, upper)
@@ -357,25 +404,33 @@ def _newton_on_face(H, slope, beta, upper):
 
 
 @njit(cache=True, nogil=True)
-def _greedy(H, curvature, slope, beta, upper, goal, max_steps):
-    """Move the multiplier that gains most, again and again; return the largest violation left."""
-    n = len(slope)
-    for step in range(max_steps + 1):
-        best, chosen, move, worst = 0.0, -1, 0.0, 0.0
-        for j in range(n):
-            change = min(max(beta[j] - slope[j] / curvature[j], 0.0), upper[j]) - beta[j]
-            if change != 0.0:
-                gain = -change * (slope[j] + 0.5 * curvature[j] * change)
-                worst = max(worst, abs(slope[j]))
-                if gain > best:
-                    best, chosen, move = gain, j, change
-        if chosen < 0 or worst <= goal or step == max_steps:
+def _step_through(H, curvature, slope, beta, upper, goal, max_steps):
+    """Step exactly in multipliers whose violation exceeds a falling bar; return the largest violation left.
+
+    The bar makes the order nearly that of the largest violation, without a search before every step.
+    """
+    bar, steps = np.inf, 0
+    while True:
+        worst = 0.0
+        for i in range(len(slope)):
+            size = abs(slope[i])
+            if size <= worst and size < bar:
+                continue
+            new = min(max(beta[i] - slope[i] / curvature[i], 0.0), upper[i])
+            change = new - beta[i]
+            if change == 0.0:
+                continue
+            worst = max(worst, size)
+            if size < bar:
+                continue
+            beta[i] = new
+            steps += 1
+            row = H[i]
+            for j in range(len(slope)):
+                slope[j] += change * row[j]
+        if worst <= goal or steps >= max_steps:
             return worst
-        beta[chosen] = min(max(beta[chosen] + move, 0.0), upper[chosen])
-        row = H[chosen]
-        for j in range(n):
-            slope[j] += move * row[j]
-    return worst
+        bar = max(goal, 0.5 * min(bar, worst))
 
 
 # ---------------------------------------------------------------------- Algorithm 1
@@ -400,19 +455,21 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
         if n_iter < check and n_iter < max_iter:
             continue
         check = n_iter + max(1, n_iter // 4)
-        now, z = certify(objective, gram, signs, weights, beta, H @ (objective.lambda2 * share + beta))
-        lower = max(lower, now.objective - now.gap * abs(now.objective))
-        if best is None or now.objective < best.objective:
-            best = now
-        gap = (best.objective - lower) / abs(best.objective)
+        z = H @ (objective.lambda2 * share + beta)
+        now, _ = certify(objective, gram, signs, weights, beta, z)
+        lower = max(lower, _dual_value(now))
+        best = now if best is None or now.objective < best.objective else best
+        gap = relative(best.objective - lower, best.objective)
         if report is not None and report(n_iter, best.coef, best.objective, gap):
             status = "stopped"
         elif gap <= tol:
             status = "optimal"
-        elif not np.isfinite(objective.C) and _inseparable(_Problem(objective, gram, signs, weights, upper), beta):
+        elif objective.hard and _inseparable(_Problem(objective, gram, signs, weights, upper), beta):
             status = "infeasible"
         if status:
             break
+    if not status and np.isinf(best.objective) and solve(objective, gram, signs, weights).status == "infeasible":
+        status = "infeasible"  # multipliers that grow by a step a pass would take too long to prove it
     return best._replace(gap=gap, n_iter=n_iter, status=status or "iteration limit")
 
 
@@ -421,9 +478,10 @@ def dcd_pass(H, upper, beta, z):
     """Step exactly in each multiplier in turn; keep the margins ``z`` up to date."""
     for i in range(len(beta)):
         row = H[i]
-        if row[i] <= 0.0:
-            continue
-        new = min(max(beta[i] - (z[i] - 1.0) / row[i], 0.0), upper[i])
+        if row[i] > 0.0:
+            new = min(max(beta[i] - (z[i] - 1.0) / row[i], 0.0), upper[i])
+        else:  # an empty row: its margin stays 0
+            new = upper[i] if np.isfinite(upper[i]) else beta[i]
         change = new - beta[i]
         if change != 0.0:
             beta[i] = new

@@ -44,7 +44,7 @@ import numpy as np
 from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
-from margindist.solvers._rows import n_columns, n_rows, row_add_outer, row_copy, row_scores, squares
+from margindist.solvers._rows import n_columns, n_rows, row_add_outer, row_scatter, row_scores, squares
 
 _ROOM = 4  # classes a block has room for at first
 _ROUGH = 0.05  # gap of the first round: its upper side is not the one that counts
@@ -438,7 +438,10 @@ def _hessian(problem, blocks, width, H):
         size = _curvature(problem, blocks, width, i, classes, J)
         if size == 1 and blocks.beta[i] == 0.0:
             continue
-        n = row_copy(problem.rows, i, columns, values)
+        n = row_scatter(problem.rows, i, values, columns)
+        if problem.rows.bias != 0.0:
+            columns[n], values[d - 1] = d - 1, problem.rows.bias
+            n += 1
         for a in range(size):
             for c in range(size):
                 if classes[c] > classes[a] or J[a, c] == 0.0:
@@ -446,9 +449,9 @@ def _hessian(problem, blocks, width, H):
                 above, left = classes[a] * d, classes[c] * d
                 for p in range(n):
                     target = H[above + columns[p]]
-                    scale = J[a, c] * values[p]
+                    scale = J[a, c] * values[columns[p]]
                     for q in range(p + 1 if a == c else n):
-                        target[left + columns[q]] += scale * values[q]
+                        target[left + columns[q]] += scale * values[columns[q]]
     return H
 
 

@@ -1,0 +1,195 @@
+"""Small semi-variance and large mean of the margins (MSVMAv)."""
+
+import warnings
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from margindist.estimators._base import (
+    COMMON_PARAMETERS,
+    KERNEL_PARAMETERS,
+    POSITIVE,
+    MarginClassifier,
+    with_callbacks,
+)
+from margindist.kernels import cholesky_factor
+from margindist.solvers import semivariance
+from margindist.solvers._rows import as_rows
+
+
+class MSVMAvClassifier(MarginClassifier):
+    r"""Classifier of small margin semi-variance and large average margin.
+
+    .. math:: \min_{\|w\|=1} \frac{SV(w)}{\hat\theta_w^2}, \qquad
+        \hat\theta_w = \frac1n \sum_i z_i, \quad SV(w) = \frac1n \sum_i \max(0, \hat\theta_w - z_i)^2,
+        \quad z_i = y_i \, w \cdot x_i .
+
+    Only margins *below* their mean are drawn towards it; margins above it may be as large as they like. The problem
+    is not convex and is not solved: the method is the alternation of [1]_, at most ``max_iter`` rounds of a proximal
+    step for the semi-variance (``beta``) and one for the mean (``alpha``), from the ``w`` of largest mean margin on.
+    See :mod:`margindist.solvers.semivariance` for the formulas, and for two misprints of the paper that are put right
+    here (the sign of eq. 8, and the square of the mean in section 4).
+
+    Both parameters are prices for moving: small values let a round go all the way, large ones make ``max_iter``
+    rounds an early stop. ``max_iter`` thus belongs to the method, and reaching it is no failure; a cycle is, and is
+    warned of.
+
+    Parameters
+    ----------
+    alpha : float, default=64.0
+        Price of moving towards a larger mean margin, positive.
+    beta : float, default=0.25
+        Price of moving towards a smaller semi-variance, positive.
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        Kernel. "linear" is the form of section 4.1; all others, a precomputed linear kernel included, are the form of
+        section 4.2, whose proximal metric differs.
+    gamma : {"scale", "auto"} or float, default="scale"
+        Coefficient of the "rbf", "poly" and "sigmoid" kernels.
+    degree : int, default=3
+        Degree of the "poly" kernel.
+    coef0 : float, default=0.0
+        Constant of the "poly" and "sigmoid" kernels.
+    fit_intercept : bool, default=True
+        Whether to append a constant feature 1 to every sample, as the paper does for linear functions.
+    tol : float, default=1e-6
+        The rounds stop when the active set stays and ``w``, of length one, moves less than this.
+    max_iter : int, default=100
+        Most rounds.
+    class_weight : dict, "balanced" or None, default=None
+        Weights of the classes, multiplied with ``sample_weight``.
+    verbose : int, default=0
+        Whether to print the objective after every round.
+    n_jobs : int or None, default=None
+        Number of classes fitted at the same time when there are more than two.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+    coef_ : ndarray of shape (n_problems, n_features)
+        Weights (``kernel="linear"`` only); together with the intercept they have length one.
+    intercept_ : ndarray of shape (n_problems,)
+        Constants in the decision function.
+    dual_coef_, support_ : ndarray
+        Coefficients of the training samples and their indices (kernels).
+    n_iter_ : int
+        Rounds, of the class that took most.
+    objective_ : float or ndarray of shape (n_classes,)
+        ``SV / θ²`` on the training data.
+    objective_history_ : ndarray or list of ndarray
+        ``SV / θ²`` of the start and after every round; one array a class for more than two.
+    status_ : str or list of str
+        "settled", "iteration limit", "cycle" or "stopped" (by a callback).
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+
+    References
+    ----------
+    .. [1] M.-Z. Qian, Z. Ai, T. Zhang, W. Gao. On the optimization of margin distribution. IJCAI 2022.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import MinMaxScaler
+    >>> from margindist import MSVMAvClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = make_pipeline(MinMaxScaler(), MSVMAvClassifier(alpha=4.0, beta=0.001)).fit(X, y)
+    >>> bool(model.score(X, y) > 0.95)
+    True
+    """
+
+    _requirements = {**KERNEL_PARAMETERS, **COMMON_PARAMETERS, "alpha": POSITIVE, "beta": POSITIVE}
+
+    def __init__(
+        self,
+        alpha=64.0,
+        beta=0.25,
+        *,
+        kernel="linear",
+        gamma="scale",
+        degree=3,
+        coef0=0.0,
+        fit_intercept=True,
+        tol=1e-6,
+        max_iter=100,
+        class_weight=None,
+        verbose=0,
+        n_jobs=None,
+    ):
+        self.alpha = alpha
+        self.beta = beta
+        self.kernel = kernel
+        self.gamma = gamma
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    @with_callbacks
+    def fit(self, X, y, sample_weight=None):
+        """Run the rounds.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training samples, or their kernel values with each other for ``kernel="precomputed"``.
+        y : array-like of shape (n_samples,)
+            Labels.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights; two is the sample given twice, zero its absence.
+
+        Returns
+        -------
+        MSVMAvClassifier
+            The fitted classifier.
+        """
+        self._check_parameters()
+        data = self._validate_training_data(X, y, sample_weight)
+        if self.kernel == "linear":
+            rows, metric = as_rows(data.X, self.fit_intercept), 1.0
+        else:
+            kernel = self._kernel(data)
+            factor = cholesky_factor(self._mercer_gram(data.X, kernel), tol=1e-12)
+            features = semivariance.kernel_features(factor.features, data.weights)
+            rows, metric = features.rows, features.metric
+
+        def solve(k, signs, report):
+            return semivariance.solve(
+                rows, signs, data.weights, alpha=self.alpha, beta=self.beta, metric=metric, tol=self.tol,
+                max_iter=self.max_iter, report=report,
+            )  # fmt: skip
+
+        rounds = self._solve_each(solve, data.codes, X, y)
+        if self.kernel == "linear":
+            self._store_linear([r.coef for r in rounds])
+        else:
+            self._store_kernel(data, [features.sample_coef(r.coef) for r in rounds], kernel)
+        return self._store_rounds(rounds)
+
+    def _store_rounds(self, rounds):
+        self.n_iter_ = max(r.n_iter for r in rounds)
+        if len(rounds) == 1:
+            (only,) = rounds
+            self.objective_, self.objective_history_, self.status_ = only.objective, only.history, only.status
+        else:
+            self.objective_ = np.array([r.objective for r in rounds])
+            self.objective_history_ = [r.history for r in rounds]
+            self.status_ = [r.status for r in rounds]
+        return self
+
+    def _warn_unless_converged(self, solutions):
+        for rounds in solutions:
+            if rounds.status == "cycle":
+                warnings.warn(
+                    f"{type(self).__name__}: the rounds went into a cycle, found after {rounds.n_iter} of them, in "
+                    f"which the coefficients move by {rounds.step:.1e} a round; the last ones are kept. Raise beta or "
+                    f"alpha to shorten the steps.",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+                return

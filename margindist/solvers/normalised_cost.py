@@ -1,0 +1,179 @@
+r"""Descent on a cost of normalised margins, which sees directions only (margin distribution optimisation).
+
+Signed rows x_i of length one (their labels multiplied in), weights s. On the unit sphere, with ν_i = w·x_i/‖w‖ in
+[−1, 1],
+
+    min  L(w) = Σ s_i c(ν_i),    c(ν) = e^{−αν²} for ν ≥ 0,   e^{−βν} for ν < 0
+
+Rows on their right side cost what the projection profile of the margin bound makes of them, a bell curve that forgets
+them once they are far away; rows on the wrong side cost more the farther they are. c is continuous and decreasing,
+steep to the left of 0 and flat to its right: L is not convex, and a minimum may well sit on a kink.
+
+From a given start: limited memory BFGS directions on the sphere, projected to its tangent space, and steps halved
+until the cost falls by Armijo's condition (one that finds no such step tries the gradient, then stops). The cost of
+accepted steps never increases, so the end is never worse than the start.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from margindist.solvers._rows import add_rows, n_columns, n_rows, row_dot, squares
+
+_MEMORY = 10  # pairs the curvature estimate rests on
+_SUFFICIENT = 1e-4  # fraction of the promised decrease that a step must keep
+_HALVINGS = 40
+
+
+class Descent(NamedTuple):
+    """Where the descent ended."""
+
+    coef: np.ndarray  # of length one
+    history: np.ndarray  # cost of the start and after every accepted step
+    objective: float
+    gap: float  # always nan: the problem is not convex
+    n_iter: int
+    status: str  # "settled", "iteration limit" or "stopped"
+
+
+class _Cost:
+    """L and its gradient on the sphere."""
+
+    def __init__(self, rows, signs, weights, alpha, beta):
+        squares(rows, lengths := np.empty(len(signs)))
+        self.scale = signs / np.sqrt(np.where(lengths > 0.0, lengths, 1.0))
+        self.rows, self.weights, self.alpha, self.beta = rows, weights, alpha, beta
+        self.every, self.slopes = np.arange(len(signs)), np.empty(len(signs))
+
+    def value(self, w):
+        """Return the cost at a ``w`` of length one; keep the slopes for :meth:`gradient`."""
+        return _pass(self.rows, self.scale, self.weights, self.alpha, self.beta, w, self.slopes)
+
+    def gradient(self, w):
+        """Return the gradient along the sphere at the ``w`` that :meth:`value` saw last."""
+        full = add_rows(self.rows, self.every, self.slopes, np.zeros(len(w)))
+        return full - (full @ w) * w
+
+
+@njit(cache=True, nogil=True)
+def _pass(rows, scale, weights, alpha, beta, w, slopes):
+    total = 0.0
+    for i in range(len(scale)):
+        margin = scale[i] * row_dot(rows, i, w)
+        if margin >= 0.0:
+            cost = weights[i] * np.exp(-alpha * margin * margin)
+            slopes[i] = -2.0 * alpha * margin * cost * scale[i]
+        else:
+            cost = weights[i] * np.exp(-beta * margin)
+            slopes[i] = -beta * cost * scale[i]
+        total += cost
+    return total
+
+
+def balance_constant(rows):
+    """Return the rows with their constant column, if they have one, as large as the longest row is without it."""
+    squares(rows._replace(bias=0.0), lengths := np.empty(n_rows(rows)))
+    return rows._replace(bias=rows.bias * (np.sqrt(lengths.max()) or 1.0))
+
+
+def mean_direction(rows, signs, weights):
+    """Return the direction of largest mean normalised margin."""
+    cost = _Cost(rows, signs, weights, 1.0, 1.0)
+    return add_rows(rows, cost.every, weights * cost.scale, np.zeros(n_columns(rows)))
+
+
+def solve(rows, signs, weights, start, *, alpha, beta, tol=1e-6, max_iter=1000, report=None):
+    """Descend from one start.
+
+    Parameters
+    ----------
+    rows : DenseRows or SparseRows
+        Training rows.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    start : ndarray of shape (n_columns,)
+        Any point but zero; its direction counts.
+    alpha, beta : float
+        Positive.
+    tol : float
+        Relative decrease of the cost that counts as none.
+    max_iter : int
+        Accepted steps.
+    report : callable
+        Called once an iteration; see :mod:`margindist.solvers._solution`.
+
+    Returns
+    -------
+    Descent
+    """
+    cost = _Cost(rows, signs, weights, alpha, beta)
+    w = _on_sphere(start)
+    history, pairs, status = [cost.value(w)], [], "iteration limit"
+    gradient = cost.gradient(w)
+    for _ in range(max_iter):
+        moved = _search(cost, w, history[-1], gradient, pairs)
+        if moved is None and pairs:
+            pairs = []
+            moved = _search(cost, w, history[-1], gradient, pairs)
+        if moved is None:
+            status = "settled"
+            break
+        last, w, last_gradient = w, moved[0], gradient
+        history.append(moved[1])
+        gradient = cost.gradient(w)
+        _remember(pairs, w - last, gradient - last_gradient)
+        if report is not None and report(len(history) - 1, w, history[-1], np.nan):
+            status = "stopped"
+            break
+        if history[-2] - history[-1] <= tol * history[-2]:
+            status = "settled"
+            break
+    return Descent(w, np.array(history), history[-1], np.nan, len(history) - 1, status)
+
+
+def _on_sphere(w):
+    length = np.linalg.norm(w)
+    if length > 0.0:
+        return w / length
+    return np.full(len(w), len(w) ** -0.5)
+
+
+def _search(cost, w, value, gradient, pairs):
+    """Return the next point and its cost, or None if no step lowers it."""
+    direction = -_quasi_newton(gradient, pairs)
+    direction -= (direction @ w) * w
+    slope = direction @ gradient
+    if not slope < 0.0:
+        return None
+    length = 1.0 if pairs else 0.1 / np.linalg.norm(direction)
+    for _ in range(_HALVINGS):
+        ahead = _on_sphere(w + length * direction)
+        found = cost.value(ahead)
+        if found <= value + _SUFFICIENT * length * slope and found < value:
+            return ahead, found
+        length *= 0.5
+    return None
+
+
+def _remember(pairs, step, change):
+    if step @ change > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+        pairs.append((step, change, 1.0 / (step @ change)))
+        del pairs[:-_MEMORY]
+
+
+def _quasi_newton(gradient, pairs):
+    """Return the inverse curvature estimate times the gradient (two-loop recursion)."""
+    v = gradient.copy()
+    shares = []
+    for step, change, inverse in reversed(pairs):
+        shares.append(inverse * (step @ v))
+        v -= shares[-1] * change
+    if pairs:
+        step, change, inverse = pairs[-1]
+        v /= inverse * (change @ change)
+    for (step, change, inverse), share in zip(pairs, reversed(shares)):
+        v += (share - inverse * (change @ v)) * step
+    return v

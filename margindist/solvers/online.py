@@ -1,0 +1,735 @@
+r"""Online large-margin learners: one row at a time, an exact step whenever its margin is too small.
+
+All four methods keep a dual vector :math:`\theta = \sum_i c_i y_i \tilde x_i`, :math:`c_i \ge 0`, and predict with
+
+.. math:: w = f^{-1}(\theta), \qquad f^{-1}(\theta)_j = \mathrm{sign}(\theta_j)|\theta_j|^{p-1} / \|\theta\|_p^{p-2} ,
+
+so that :math:`\|w\|_q = \|\theta\|_p`, :math:`1/p + 1/q = 1` (Ishibashi, Hatano & Takeda 2008, Lemma 3). Every step
+has the form :math:`\theta \leftarrow \beta\theta + \alpha z`, and the methods differ only in when they step and in
+:math:`\alpha, \beta, z`.
+
+**PUMMA** keeps one example of each class, :math:`z = x^+ - x^-`, and takes the shortest ``w`` with
+:math:`w \cdot z \ge 2` and :math:`w \cdot \theta \ge \|\theta\|_p^2`; the bias puts the hyperplane halfway between
+the two examples. **ROMMA** does the same with :math:`z = y\tilde x` and 1 in place of 2. **ALMA** adds a multiple of
+the normalised row and projects on the unit ball; **MICRA** adds a multiple of the row to a vector of unit length. For
+these three :math:`\tilde x = (x, R)`, which makes the bias a weight like the others.
+
+**The two-constraint problem.** If ``z`` alone, :math:`w = f^{-1}(\alpha z)` with :math:`\alpha = T/\|z\|_p^2`, meets
+the second constraint it is the solution. Otherwise both hold with equality. For p = 2 that is a linear system (eq.
+15). For p > 2 let :math:`\hat z, \hat\theta` have unit p-norm and :math:`u(\tau) = (1-\tau)\hat z + \tau\hat\theta`.
+Minimising the dual objective :math:`\tfrac12\|\alpha z + \beta\theta\|_p^2 - T\alpha - \|\theta\|_p^2\beta` over the
+length of the vector leaves one variable,
+
+.. math:: \max_{0 \le \tau \le 1} \frac{(1-\tau) T/\|z\|_p + \tau\|\theta\|_p}{\|u(\tau)\|_p} ,
+
+linear over convex, hence with a single maximum, whose derivative has opposite signs at 0 and 1: Newton's method kept
+inside a shrinking bracket finds it from anywhere.
+
+**What a step costs.** :math:`\theta = s\,v` with a scalar ``s``: multiplying by :math:`\beta` touches ``s`` alone,
+adding ``z`` only the columns where ``z`` is not zero. The same holds for p > 2, because all of :math:`\|u(\tau)\|_p`
+outside those columns is :math:`\tau` times a known number: a Newton iteration takes as many powers as ``z`` has
+non-zeros. Only when ``v`` gets out of scale (or a step forgets :math:`\theta`) is every column touched.
+
+**Soft margin.** For p = 2 every sample may carry a column of its own with value :math:`\sqrt\lambda`, which adds
+:math:`\lambda` to the inner product of a sample with itself. Its weight follows from the sample's coefficient
+:math:`c_i`; a stream, which never sees a sample twice, needs only the sum of their squares.
+
+**The certificate.** :math:`\|\theta\|_p / \sum_i c_i` bounds from above the p-norm margin that any classifier of the
+method's kind can have on the rows seen: it is the length of a convex combination of the :math:`y_i\tilde x_i`.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numba.extending import overload
+
+from margindist.solvers._rows import n_columns, n_rows, row_dot, row_scatter, scores, squares
+
+_LIMIT = 1e14  # of ‖w‖²‖z‖²: a margin below 1e-7 of the rows' distances counts as none
+_PARALLEL = 1e-14  # squared sine below which z points against theta: no classifier separates the rows
+_REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
+
+
+class PUMMA(NamedTuple):
+    """P-norm utilizing maximum margin algorithm: step when the margin is below ``1 - delta``."""
+
+    p: float
+    delta: float
+    soft: float
+
+
+class ROMMA(NamedTuple):
+    """Relaxed online maximum margin algorithm: step when the margin is below ``short`` or not positive."""
+
+    short: float  # 1 - delta for the aggressive variant, 0 for the plain one
+    soft: float
+    lifted: bool  # whether rows carry a constant column
+    p: float = 2.0
+
+
+class ALMA(NamedTuple):
+    """Approximate large margin algorithm: the k-th step has length C/√((p-1)k), the threshold is (1-α)B√((p-1)/k)."""
+
+    p: float
+    alpha: float
+    B: float
+    C: float
+    soft: float
+    lifted: bool
+
+
+class MICRA(NamedTuple):
+    """Mistake-controlled rules: rate η/t^ζ and threshold β/t^ε, in units of 1/R and R, R the longest row."""
+
+    eta: float
+    beta: float
+    epsilon: float
+    zeta: float
+    soft: float
+    lifted: bool
+    p: float = 2.0
+
+
+# What a learner remembers besides its vectors, whatever the representation.
+TRACK = np.dtype(
+    [
+        ("square", np.float64),  # ‖θ‖_p², which is ‖w‖_q²
+        ("mass", np.float64),  # Σ c_i
+        ("bias", np.float64),  # the intercept
+        ("lift", np.float64),  # θ in the constant column
+        ("constant", np.float64),  # value of the constant column, 0 before the first row
+        ("grows", np.bool_),  # whether the constant follows the longest row
+        ("radius", np.float64),  # p-norm of the longest row, constant column excluded
+        ("soft_square", np.float64),  # Σ c_i², the soft margin's part of ‖θ‖² over λ
+        ("n_updates", np.int64),
+        ("scale", np.float64),  # θ = scale * v
+        ("factor", np.float64),  # w = factor * link
+    ],
+    align=True,
+)
+
+
+class LinearState(NamedTuple):
+    """A linear learner between two rows."""
+
+    v: np.ndarray  # θ / scale
+    link: np.ndarray  # sign(v)|v|^(p-1); v itself if p = 2
+    kept: np.ndarray  # one or three examples as dense vectors
+    columns: np.ndarray  # where each of them is not zero
+    counts: np.ndarray  # in how many places
+    slots: np.ndarray  # which of them is the negative one, the positive one, the free one; -1 if not yet there
+    owners: np.ndarray  # row numbers of the two examples of a pair, -1 if unknown
+    pair: np.ndarray  # squared norms (first row) and coefficients (second row) of the pair
+    soft_coefs: np.ndarray  # coefficient of every row over scale; empty in a stream
+    track: np.ndarray  # one record of TRACK
+
+
+def new_track(constant):
+    """Return the record of a learner that has seen nothing; a ``constant`` of None follows the longest row."""
+    track = np.zeros(1, TRACK).view(np.recarray)
+    track["scale"] = 1.0
+    track["factor"] = 1.0
+    track["grows"] = constant is None
+    track["constant"] = 0.0 if constant is None else constant
+    return track
+
+
+def linear_state(method, n_features, constant=0.0, n_samples=0):
+    """Return the state of a linear learner that has seen nothing.
+
+    ``constant`` is the value of the constant column (None: the p-norm of the longest row so far). ``n_samples`` makes
+    room for the soft margin's coefficients, so that rows may be seen again under the same numbers.
+    """
+    n_kept = 3 if isinstance(method, PUMMA) else 1
+    v = np.zeros(n_features)
+    return LinearState(
+        v,
+        v if method.p == 2.0 else np.zeros(n_features),
+        np.zeros((n_kept, n_features)),
+        np.zeros((n_kept, n_features), dtype=np.int32),
+        np.zeros(n_kept, dtype=np.int64),
+        np.array([-1, -1, 0]),
+        np.array([-1, -1]),
+        np.zeros((2, 2)),
+        np.zeros(n_samples if method.soft > 0 else 0),
+        new_track(constant),
+    )
+
+
+# ---------------------------------------------------------------------- the two-constraint problem
+
+
+@njit(cache=True, nogil=True)
+def two_constraints(inner, z_square, square, target):
+    """Return α, β and ‖w‖² of the shortest w = αz + βθ with w·z ≥ target and w·θ ≥ ‖θ‖², and whether there is one.
+
+    ``inner`` is θ·z and below the target; for p = 2.
+    """
+    if z_square <= 0.0:
+        return 0.0, 1.0, square, False
+    if target * inner >= square * z_square:
+        alpha, beta = target / z_square, 0.0
+    else:
+        determinant = square * z_square - inner * inner
+        if determinant <= _PARALLEL * square * z_square:
+            return 0.0, 1.0, square, False
+        alpha = square * (target - inner) / determinant
+        beta = (square * z_square - target * inner) / determinant
+    length = target * alpha + beta * square
+    return alpha, beta, length, length * z_square < _LIMIT
+
+
+@njit(cache=True, nogil=True)
+def _slope(z, theta, rest, p, tau, c_z, c_theta):
+    """Return derivative (but for a positive factor) and second derivative of the dual along τ, and ‖u(τ)‖_p."""
+    top = tau * rest
+    for k in range(len(z)):
+        top = max(top, abs((1.0 - tau) * z[k] + tau * theta[k]))
+    if top == 0.0:
+        return 0.0, 0.0, 0.0
+    power, by_z, by_theta, curvature = 0.0, 0.0, 0.0, 0.0
+    for k in range(len(z)):
+        u = ((1.0 - tau) * z[k] + tau * theta[k]) / top
+        if u != 0.0:
+            bent = abs(u) ** (p - 2.0)
+            power += bent * u * u
+            by_z += bent * u * z[k]
+            by_theta += bent * u * theta[k]
+            curvature += bent * (theta[k] - z[k]) * (c_theta * z[k] - c_z * theta[k])
+    if rest > 0.0 and tau > 0.0:
+        u = tau * rest / top
+        bent = u ** (p - 2.0)
+        power += bent * u * u
+        by_theta += bent * u * rest
+        curvature -= bent * c_z * rest * rest
+    return c_theta * by_z - c_z * by_theta, (p - 1.0) * curvature / top, top * power ** (1.0 / p)
+
+
+@njit(cache=True, nogil=True)
+def two_constraints_p(z, theta, rest, p, target):
+    """Return α, β and ‖w‖_q² as :func:`two_constraints` does, for p > 2.
+
+    ``z`` and ``theta`` are given on the columns where z is not zero; ``rest`` is θ's p-norm on the others.
+    """
+    z_norm, theta_norm = p_norm(z, 0.0, p), p_norm(theta, rest, p)
+    if z_norm == 0.0:
+        return 0.0, 1.0, theta_norm**2, False
+    z, c_z = z / z_norm, target / z_norm
+    if theta_norm > 0.0:
+        theta, rest = theta / theta_norm, rest / theta_norm
+    tau = 0.0
+    slope, curvature, size = _slope(z, theta, rest, p, tau, c_z, theta_norm)
+    if slope > 0.0:
+        tau, low, high, last, move = 0.5, 0.0, 1.0, 1.0, 0.5
+        while True:
+            slope, curvature, size = _slope(z, theta, rest, p, tau, c_z, theta_norm)
+            if slope > 0.0:
+                low = tau
+            else:
+                high = tau
+            newton = -slope / curvature if curvature < 0.0 else 1.0
+            if low <= tau + newton <= high and abs(newton) <= 0.5 * abs(last):
+                last, move = move, newton
+            else:
+                last, move = move, 0.5 * (low + high) - tau
+            if abs(move) <= 4e-16 * tau:
+                break
+            tau += move
+    if size * size <= _PARALLEL:
+        return 0.0, 1.0, theta_norm**2, False
+    length = (c_z * (1.0 - tau) + theta_norm * tau) / size
+    alpha = length / size * (1.0 - tau) / z_norm
+    beta = length / size * tau / theta_norm if tau > 0.0 else 0.0
+    return alpha, beta, length**2, (length * z_norm) ** 2 < _LIMIT
+
+
+@njit(cache=True, nogil=True)
+def p_norm(values, rest, p):
+    """Return the p-norm of ``values`` and one more number, without overflow."""
+    top = abs(rest)
+    for k in range(len(values)):
+        top = max(top, abs(values[k]))
+    if top == 0.0:
+        return 0.0
+    power = (abs(rest) / top) ** p
+    for k in range(len(values)):
+        power += (abs(values[k]) / top) ** p
+    return top * power ** (1.0 / p)
+
+
+# ---------------------------------------------------------------------- when a method steps, and how far if p = 2
+
+
+@njit(cache=True, nogil=True)
+def longest(method, track):
+    """Return the p-norm of the longest row, all its columns included."""
+    return (track.radius**method.p + track.constant**method.p + method.soft) ** (1.0 / method.p)
+
+
+def _pumma_short(method, track, margin, x_norm):
+    return margin < 1.0 - method.delta or (margin == 0.0 and track.square == 0.0)
+
+
+def _romma_short(method, track, margin, x_norm):
+    return margin <= 0.0 if method.short == 0.0 else margin < method.short
+
+
+def _alma_short(method, track, margin, x_norm):
+    k = track.n_updates + 1.0
+    return margin <= (1.0 - method.alpha) * method.B * np.sqrt((method.p - 1.0) / k) * x_norm
+
+
+def _micra_short(method, track, margin, x_norm):
+    if track.n_updates == 0:
+        return True
+    threshold = method.beta * longest(method, track) / float(track.n_updates) ** method.epsilon
+    return margin <= threshold * np.sqrt(track.square)
+
+
+def _pumma_step(method, track, inner, z_square):
+    return two_constraints(inner, z_square, track.square, 2.0)
+
+
+def _romma_step(method, track, inner, z_square):
+    return two_constraints(inner, z_square, track.square, 1.0)
+
+
+def _alma_step(method, track, inner, z_square):
+    if z_square == 0.0:
+        return 0.0, 1.0, track.square, False
+    rate = method.C / np.sqrt((track.n_updates + 1.0) * z_square)
+    square = track.square + 2.0 * rate * inner + rate * rate * z_square
+    shrink = 1.0 / np.sqrt(max(1.0, square))
+    return shrink * rate, shrink, min(1.0, square), square > 0.0
+
+
+def _micra_step(method, track, inner, z_square):
+    if z_square == 0.0:
+        return 0.0, 1.0, track.square, False
+    if track.n_updates == 0:
+        return 1.0 / np.sqrt(z_square), 0.0, 1.0, True
+    size = np.sqrt(track.square)
+    rate = method.eta / (longest(method, track) * float(track.n_updates) ** method.zeta)
+    square = 1.0 + 2.0 * rate * inner / size + rate * rate * z_square
+    return rate / np.sqrt(square), 1.0 / (size * np.sqrt(square)), 1.0, square > 0.0
+
+
+def _romma_regrown(method, square, grown):
+    # Every classifier that separates the rows keeps to the half-space w·θ ≥ ‖θ‖², written with the new constant; the
+    # shortest vector in it is the new θ.
+    return square / grown
+
+
+def _alma_regrown(method, square, grown):
+    return 1.0 / np.sqrt(max(1.0, grown))
+
+
+def _micra_regrown(method, square, grown):
+    return 1.0 / np.sqrt(grown)
+
+
+_SHORT = {PUMMA: _pumma_short, ROMMA: _romma_short, ALMA: _alma_short, MICRA: _micra_short}
+_STEP = {PUMMA: _pumma_step, ROMMA: _romma_step, ALMA: _alma_step, MICRA: _micra_step}
+_REGROWN = {ROMMA: _romma_regrown, ALMA: _alma_regrown, MICRA: _micra_regrown}
+
+
+def is_short(method, track, margin, x_norm):
+    """Return whether the method steps at a row of this margin and p-norm."""
+    return _SHORT[type(method)](method, track, margin, x_norm)
+
+
+def step(method, track, inner, z_square):
+    """Return α and β of the step θ ← βθ + αz, the new ‖θ‖² and whether there is such a step; for p = 2."""
+    return _STEP[type(method)](method, track, inner, z_square)
+
+
+def regrown(method, square, grown):
+    """Return the number that θ is multiplied by when a longer constant column makes its square ``grown``."""
+    return _REGROWN[type(method)](method, square, grown)
+
+
+@overload(is_short)
+def _compiled_is_short(method, track, margin, x_norm):
+    return _SHORT[method.instance_class]
+
+
+@overload(step)
+def _compiled_step(method, track, inner, z_square):
+    return _STEP[method.instance_class]
+
+
+@overload(regrown)
+def _compiled_regrown(method, square, grown):
+    return _REGROWN[method.instance_class]
+
+
+@njit(cache=True, nogil=True)
+def lengthen(method, track, radius):
+    """Take note of a row longer than all before; return what θ's other columns must be multiplied by."""
+    track.radius = radius
+    if not (method.lifted and track.grows):
+        return 1.0
+    shrink = 1.0
+    if track.lift != 0.0:
+        lift = track.lift * radius / track.constant
+        half = 0.5 * method.p
+        size = np.sqrt(max(track.square, lift * lift))
+        power = (track.square / size**2) ** half + (abs(lift) / size) ** method.p - (abs(track.lift) / size) ** method.p
+        grown = (size * power ** (1.0 / method.p)) ** 2
+        shrink = regrown(method, track.square, grown)
+        track.square = shrink * shrink * grown
+        track.lift = shrink * lift
+        track.mass *= shrink
+        track.soft_square *= shrink * shrink
+    track.constant = radius
+    set_bias(method, track)
+    return shrink
+
+
+@njit(cache=True, nogil=True)
+def set_bias(method, track):
+    """Set the intercept from the weight of the constant column."""
+    size = np.sqrt(track.square)
+    bent = abs(track.lift / size) ** (method.p - 2.0) if method.p != 2.0 and size > 0.0 else 1.0
+    track.bias = bent * track.lift * track.constant
+
+
+# ---------------------------------------------------------------------- linear learners
+
+
+@njit(cache=True, nogil=True)
+def _keep(rows, i, state, slot):
+    values, columns = state.kept[slot], state.columns[slot]
+    for k in range(state.counts[slot]):
+        values[columns[k]] = 0.0
+    state.counts[slot] = row_scatter(rows, i, values, columns)
+
+
+@njit(cache=True, nogil=True)
+def _bend(v, p):
+    return np.sign(v) * abs(v) ** (p - 1.0)
+
+
+@njit(cache=True, nogil=True)
+def _multiply(method, state, beta, square):
+    """Multiply θ by β, on the way to a vector of the given squared norm."""
+    track = state.track[0]
+    reach = 1e100 ** (1.0 / method.p)  # powers of v stay within 1e-100 and 1e100
+    size = np.sqrt(square)
+    if beta > 0.0 and size < reach * track.scale * beta and size * reach > track.scale * beta:
+        track.scale *= beta
+    else:
+        ratio = track.scale * beta / size
+        for j in range(len(state.v)):
+            state.v[j] *= ratio
+        for i in range(len(state.soft_coefs)):
+            state.soft_coefs[i] *= ratio
+        track.scale = size
+        if method.p != 2.0:
+            for j in range(len(state.v)):
+                state.link[j] = _bend(state.v[j], method.p)
+    track.square = square
+
+
+@njit(cache=True, nogil=True)
+def _add(state, slot, amount):
+    values, columns = state.kept[slot], state.columns[slot]
+    amount /= state.track[0].scale
+    for k in range(state.counts[slot]):
+        state.v[columns[k]] += amount * values[columns[k]]
+
+
+@njit(cache=True, nogil=True)
+def _relink(state, slot, p):
+    columns = state.columns[slot]
+    for k in range(state.counts[slot]):
+        state.link[columns[k]] = _bend(state.v[columns[k]], p)
+
+
+@njit(cache=True, nogil=True)
+def _settle(method, state):
+    """Count the step, sum the norm afresh now and then, and set the factor between link and w."""
+    track = state.track[0]
+    track.n_updates += 1
+    if track.n_updates % max(_REFRESH, len(state.v)) == 0:
+        if method.p == 2.0:
+            total = 0.0
+            for j in range(len(state.v)):
+                total += state.v[j] * state.v[j]
+            track.square = track.scale**2 * total + track.lift**2 + method.soft * track.soft_square
+        else:
+            track.square = (track.scale * p_norm(state.v, track.lift / track.scale, method.p)) ** 2
+    set_factor(method, track)
+
+
+@njit(cache=True, nogil=True)
+def set_factor(method, track):
+    """Set the number that turns the link vector into w."""
+    track.factor = track.scale
+    if method.p != 2.0:
+        track.factor *= (track.scale / np.sqrt(track.square)) ** (method.p - 2.0)
+
+
+def _pumma_stride(method, state, y, inner, z_square):
+    track = state.track[0]
+    if method.p == 2.0:
+        return step(method, track, inner, z_square)
+    other, free = state.slots[0 if y > 0.0 else 1], state.slots[2]
+    z = np.empty(state.counts[free] + state.counts[other])
+    theta = np.empty(len(z))
+    size = np.sqrt(track.square)
+    n, power = 0, 0.0
+    for slot in (free, other):
+        for k in range(state.counts[slot]):
+            j = state.columns[slot, k]
+            if slot == free or state.kept[free, j] == 0.0:
+                z[n] = y * (state.kept[free, j] - state.kept[other, j])
+                theta[n] = track.scale * state.v[j]
+                if theta[n] != 0.0:
+                    power += (abs(theta[n]) / size) ** method.p
+                n += 1
+    rest = size * max(0.0, 1.0 - power) ** (1.0 / method.p) if n < len(state.v) else 0.0
+    return two_constraints_p(z[:n], theta[:n], rest, method.p, 2.0)
+
+
+def _alma_stride(method, state, y, inner, z_square):
+    track = state.track[0]
+    if method.p == 2.0 or z_square == 0.0:
+        return step(method, track, inner, z_square)
+    x_norm = np.sqrt(z_square)
+    rate = method.C / (np.sqrt((method.p - 1.0) * (track.n_updates + 1.0)) * x_norm)
+    size = max(np.sqrt(track.square), rate * x_norm)
+    before, after = 0.0, 0.0
+    for k in range(state.counts[0]):
+        j = state.columns[0, k]
+        theta = track.scale * state.v[j]
+        before += (abs(theta) / size) ** method.p
+        after += (abs(theta + rate * y * state.kept[0, j]) / size) ** method.p
+    if method.lifted:
+        before += (abs(track.lift) / size) ** method.p
+        after += (abs(track.lift + rate * y * track.constant) / size) ** method.p
+    rest = max(0.0, (np.sqrt(track.square) / size) ** method.p - before)
+    square = (size * (rest + after) ** (1.0 / method.p)) ** 2
+    shrink = 1.0 / np.sqrt(max(1.0, square))
+    return shrink * rate, shrink, min(1.0, square), square > 0.0
+
+
+def _plain_stride(method, state, y, inner, z_square):
+    return step(method, state.track[0], inner, z_square)
+
+
+_STRIDE = {PUMMA: _pumma_stride, ROMMA: _plain_stride, ALMA: _alma_stride, MICRA: _plain_stride}
+
+
+def stride(method, state, y, inner, z_square):
+    """Return the same four numbers as :func:`step`, for any p; ``z_square`` is the square of the p-norm of z."""
+    return _STRIDE[type(method)](method, state, y, inner, z_square)
+
+
+@overload(stride)
+def _compiled_stride(method, state, y, inner, z_square):
+    return _STRIDE[method.instance_class]
+
+
+def _learn_pair(method, i, y, score, x_norm, state):
+    track, pair = state.track[0], state.pair
+    side = 1 if y > 0.0 else 0
+    other, free = state.slots[1 - side], state.slots[2]
+    square, cross = 0.0, 0.0
+    for k in range(state.counts[free]):
+        j = state.columns[free, k]
+        square += state.kept[free, j] ** 2
+        if other >= 0:
+            cross += state.kept[free, j] * state.kept[other, j]
+    if other < 0:
+        track.bias = y
+    else:
+        # Before the step the other example has margin 1 (or w is zero and the bias speaks for it), so that w·z =
+        # y·score + 1.
+        z_square = square + pair[0, 1 - side] - 2.0 * cross + 2.0 * method.soft
+        alpha, beta, length, feasible = stride(method, state, y, y * score + 1.0, z_square)
+        if not feasible:
+            return
+        _multiply(method, state, beta, length)
+        _add(state, free, y * alpha)
+        _add(state, other, -y * alpha)
+        track.mass = beta * track.mass + 2.0 * alpha
+        if method.p != 2.0:
+            _relink(state, free, method.p)
+            _relink(state, other, method.p)
+        if method.soft > 0.0:
+            _soften_pair(state, i, side, beta, y * alpha)
+        _settle(method, state)
+        if method.p == 2.0:
+            value = beta * (score - track.bias) + y * alpha * (square - cross + method.soft)
+        else:
+            value = 0.0
+            for k in range(state.counts[free]):
+                value += state.kept[free, state.columns[free, k]] * state.link[state.columns[free, k]]
+            value *= track.factor
+        track.bias = y - value
+    own = state.slots[side]
+    state.slots[side], state.slots[2] = free, free + 1 if own < 0 else own
+    state.owners[side] = i
+    pair[0, side] = square
+
+
+@njit(cache=True, nogil=True)
+def _soften_pair(state, i, side, beta, amount):
+    """Update the soft margin's coefficients after θ was multiplied by β, and their sum of squares."""
+    track, coefs = state.track[0], state.soft_coefs
+    mine = track.scale * coefs[i] if len(coefs) > 0 else 0.0
+    its = beta * state.pair[1, 1 - side]
+    track.soft_square = beta**2 * track.soft_square + 2.0 * amount * (mine - its) + 2.0 * amount**2
+    state.pair[1, side], state.pair[1, 1 - side] = mine + amount, its - amount
+    if len(coefs) > 0:
+        coefs[i] += amount / track.scale
+        coefs[state.owners[1 - side]] -= amount / track.scale
+
+
+def _learn_single(method, i, y, score, x_norm, state):
+    track = state.track[0]
+    alpha, beta, length, feasible = stride(method, state, y, y * score, x_norm * x_norm)
+    if not feasible:
+        return
+    _multiply(method, state, beta, length)
+    _add(state, 0, y * alpha)
+    track.mass = beta * track.mass + alpha
+    if method.p != 2.0:
+        _relink(state, 0, method.p)
+    if method.lifted:
+        track.lift = beta * track.lift + y * alpha * track.constant
+    if method.soft > 0.0:
+        mine = track.scale * state.soft_coefs[i] if len(state.soft_coefs) > 0 else 0.0
+        track.soft_square = beta**2 * track.soft_square + 2.0 * y * alpha * mine + alpha**2
+        if len(state.soft_coefs) > 0:
+            state.soft_coefs[i] += y * alpha / track.scale
+    _settle(method, state)
+    set_bias(method, track)
+
+
+def _pair_norm(method, state, norms, i):
+    return 0.0
+
+
+def _single_norm(method, state, norms, i):
+    track = state.track[0]
+    if norms[i] > track.radius:
+        shrink = lengthen(method, track, norms[i])
+        if shrink != 1.0:
+            _multiply(method, state, shrink, track.square)
+            set_factor(method, track)
+    return augmented(method, track, norms[i])
+
+
+@njit(cache=True, nogil=True)
+def augmented(method, track, norm):
+    """Return the p-norm of a row, constant and soft-margin columns included."""
+    if method.p == 2.0:
+        return np.sqrt(norm * norm + track.constant * track.constant + method.soft)
+    top = max(norm, track.constant)
+    return top * ((norm / top) ** method.p + (track.constant / top) ** method.p) ** (1.0 / method.p) if top else 0.0
+
+
+_LEARN = {PUMMA: _learn_pair, ROMMA: _learn_single, ALMA: _learn_single, MICRA: _learn_single}
+_NORM = {PUMMA: _pair_norm, ROMMA: _single_norm, ALMA: _single_norm, MICRA: _single_norm}
+
+
+def _learn(method, i, y, score, x_norm, state):
+    """Make the method's step at row ``i``, which stands in the free slot."""
+    _LEARN[type(method)](method, i, y, score, x_norm, state)
+
+
+def _norm(method, state, norms, i):
+    """Return the augmented norm of row ``i`` for a method that asks for it, and let the constant column grow."""
+    return _NORM[type(method)](method, state, norms, i)
+
+
+@overload(_learn)
+def _compiled_learn(method, i, y, score, x_norm, state):
+    return _LEARN[method.instance_class]
+
+
+@overload(_norm)
+def _compiled_norm(method, state, norms, i):
+    return _NORM[method.instance_class]
+
+
+@njit(cache=True, nogil=True)
+def learn_rows(method, rows, signs, norms, state):
+    """Learn from every row in order; return at how many the margin was too small."""
+    track = state.track[0]
+    n_short = 0
+    for i in range(len(signs)):
+        x_norm = _norm(method, state, norms, i)
+        score = track.factor * row_dot(rows, i, state.link) + track.bias
+        if len(state.soft_coefs) > 0:
+            score += method.soft * track.scale * state.soft_coefs[i]
+        if is_short(method, track, signs[i] * score, x_norm):
+            n_short += 1
+            _keep(rows, i, state, state.slots[2])
+            _learn(method, i, signs[i], score, x_norm, state)
+    return n_short
+
+
+def norms_of(method, rows):
+    """Return the p-norms of the rows' features; nothing for PUMMA, which never asks for them."""
+    if isinstance(method, PUMMA):
+        return np.empty(0)
+    out = np.empty(n_rows(rows))
+    if method.p == 2.0:
+        squares(rows, out)
+        return np.sqrt(out, out=out)
+    return _p_norms(rows, method.p, np.zeros(n_columns(rows)), np.zeros(n_columns(rows), dtype=np.int32), out)
+
+
+@njit(cache=True, nogil=True)
+def _p_norms(rows, p, values, columns, out):
+    for i in range(len(out)):
+        n = row_scatter(rows, i, values, columns)
+        out[i] = p_norm(values[columns[:n]], 0.0, p)
+        values[columns[:n]] = 0.0
+    return out
+
+
+def weights(state):
+    """Return w without the constant column's weight."""
+    return state.link * state.track[0].factor
+
+
+def _margins(method, rows, signs, state):
+    out = np.empty(len(signs))
+    scores(rows, weights(state), out)
+    track = state.track[0]
+    if len(state.soft_coefs):
+        out += method.soft * track.scale * state.soft_coefs
+    return signs * (out + track.bias)
+
+
+class Run(NamedTuple):
+    """How repeated passes over the same rows ended."""
+
+    n_iter: int
+    converged: bool  # a pass found no margin too small
+    margin: float  # smallest distance to the hyperplane in p-norm, the constant column not counted
+    share: float  # at least which part of the best margin, in the space the method works in, is reached
+
+
+def run(method, rows, signs, state, max_iter):
+    """Repeat passes until one finds no margin too small; return how it ended and the state for later rows."""
+    norms = norms_of(method, rows)
+    n_iter, n_short = 0, 1
+    while n_short and n_iter < max_iter:
+        n_short = learn_rows(method, rows, signs, norms, state)
+        n_iter += 1
+    lowest, track = _margins(method, rows, signs, state).min(), state.track[0]
+    w_norm = p_norm(weights(state), 0.0, method.p / (method.p - 1.0))
+    w_norm = np.hypot(w_norm, np.sqrt(method.soft * track.soft_square))
+    return summary(n_iter, n_short == 0, lowest, w_norm, track), state._replace(soft_coefs=np.zeros(0))
+
+
+def summary(n_iter, converged, lowest, w_norm, track):
+    """Turn the smallest margin into a distance and a share of the best."""
+    margin, share = (lowest / w_norm, lowest * track.mass / track.square) if w_norm > 0.0 else (0.0, 0.0)
+    return Run(n_iter, converged, float(margin), float(share))

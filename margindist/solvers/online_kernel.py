@@ -1,0 +1,268 @@
+r"""The online learners of :mod:`margindist.solvers.online` for p = 2 in the space of a kernel.
+
+The vector is :math:`\theta = \sum_c a_c \phi(x_c)` over the stored examples, the rows that made a step and are not
+forgotten. Rows are met in blocks. A block's scores come from one matrix product; within the block they are kept up to
+date, because a step :math:`\theta \leftarrow \beta\theta + \alpha z` turns them into :math:`\beta` times themselves
+plus :math:`\alpha` times one or two rows of the block's kernel values. So a row without a step costs nothing beyond
+its share of the product, and a step costs the block's length. All two-class problems share the stored examples and
+the kernel values.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from numba.extending import overload
+
+from margindist.solvers.online import (
+    ALMA,
+    MICRA,
+    PUMMA,
+    ROMMA,
+    augmented,
+    is_short,
+    lengthen,
+    new_track,
+    set_bias,
+    step,
+    summary,
+)
+
+_VALUES = 1 << 26  # kernel values held at a time: 512 MB
+
+
+class KernelState(NamedTuple):
+    """Learners of all two-class problems between two rows."""
+
+    X: Any  # stored examples; None for precomputed kernels
+    numbers: np.ndarray  # their positions among all rows seen
+    coef: np.ndarray  # one row a problem, one column a stored example
+    owners: np.ndarray  # columns of the negative and the positive example of each problem's pair, -1 if not yet there
+    pair: np.ndarray  # their squared lengths
+    tracks: list  # one record a problem
+    n_seen: int
+
+
+def kernel_state(n_problems, constant):
+    """Return the state of learners that have seen nothing."""
+    return KernelState(
+        None,
+        np.zeros(0, dtype=np.int64),
+        np.zeros((n_problems, 0)),
+        np.full((n_problems, 2), -1),
+        np.zeros((n_problems, 2)),
+        [new_track(constant) for _ in range(n_problems)],
+        0,
+    )
+
+
+def _pair_learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
+    side = 1 if y > 0.0 else 0
+    other = owners[1 - side]
+    if other < 0:
+        track.bias = y
+    else:
+        z_square = square + pair[1 - side] - 2.0 * gram[other, t] + 2.0 * method.soft
+        alpha, beta, length, feasible = step(method, track, y * score + 1.0, z_square)
+        if not feasible:
+            return
+        for k in range(len(coef)):
+            coef[k] *= beta
+        coef[c] += y * alpha
+        coef[other] -= y * alpha
+        for k in range(len(values)):
+            values[k] = beta * values[k] + y * alpha * (gram[c, k] - gram[other, k])
+        track.mass = beta * track.mass + 2.0 * alpha
+        track.square = length
+        track.n_updates += 1
+        track.bias = y - values[t] - method.soft * coef[c]
+    owners[side] = c
+    pair[side] = square
+
+
+def _single_learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
+    x_norm = augmented(method, track, np.sqrt(square))
+    alpha, beta, length, feasible = step(method, track, y * score, x_norm * x_norm)
+    if not feasible:
+        return
+    for k in range(len(coef)):
+        coef[k] *= beta
+    coef[c] += y * alpha
+    for k in range(len(values)):
+        values[k] = beta * values[k] + y * alpha * gram[c, k]
+    track.mass = beta * track.mass + alpha
+    track.square = length
+    track.n_updates += 1
+    if method.lifted:
+        track.lift = beta * track.lift + y * alpha * track.constant
+        set_bias(method, track)
+
+
+def _pair_meets(method, values, coef, track, norm):
+    return 0.0
+
+
+def _single_meets(method, values, coef, track, norm):
+    if norm > track.radius:
+        shrink = lengthen(method, track, norm)
+        for k in range(len(coef)):
+            coef[k] *= shrink
+        for k in range(len(values)):
+            values[k] *= shrink
+    return augmented(method, track, norm)
+
+
+_LEARNS = {PUMMA: _pair_learns, ROMMA: _single_learns, ALMA: _single_learns, MICRA: _single_learns}
+_MEETS = {PUMMA: _pair_meets, ROMMA: _single_meets, ALMA: _single_meets, MICRA: _single_meets}
+
+
+def _learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
+    """Make the method's step at row ``t`` of the block, which is column ``c``."""
+    _LEARNS[type(method)](method, gram, values, coef, owners, pair, track, t, c, y, score, square)
+
+
+def _meets(method, values, coef, track, norm):
+    """Return the augmented norm of a row for a method that asks for it, and let the constant column grow."""
+    return _MEETS[type(method)](method, values, coef, track, norm)
+
+
+@overload(_learns)
+def _compiled_learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
+    return _LEARNS[method.instance_class]
+
+
+@overload(_meets)
+def _compiled_meets(method, values, coef, track, norm):
+    return _MEETS[method.instance_class]
+
+
+@njit(cache=True, nogil=True)
+def _learn_block(method, gram, squares, offset, signs, values, coef, owners, pair, tracks):
+    """Learn from the block's rows, which are the columns from ``offset`` on; return how many margins were too small."""
+    track = tracks[0]
+    n_short = 0
+    for t in range(len(signs)):
+        x_norm = _meets(method, values, coef, track, np.sqrt(squares[t]))
+        score = values[t] + track.bias + method.soft * coef[offset + t]
+        if is_short(method, track, signs[t] * score, x_norm):
+            n_short += 1
+            _learns(method, gram, values, coef, owners, pair, track, t, offset + t, signs[t], score, squares[t])
+    return n_short
+
+
+def learn(method, kernel, X, signs, state):
+    """Learn from new rows in order, ``signs`` one row a problem; return the new state."""
+    start, n = 0, X.shape[0]
+    while start < n:
+        room = len(state.numbers) + 256
+        block = X[start : start + max(1, min(1024, _VALUES // 4 // room))]
+        start += block.shape[0]
+        state = _learn_new(method, kernel, block, signs[:, start - block.shape[0] : start], state)
+    return state
+
+
+def _learn_new(method, kernel, block, signs, state):
+    stored, size = len(state.numbers), block.shape[0]
+    gram = np.empty((stored + size, size))
+    if stored:
+        gram[:stored] = kernel(state.X, block)
+    gram[stored:] = kernel(block, block)
+    coef = np.hstack([state.coef, np.zeros((len(signs), size))])
+    owners = state.owners.copy()
+    squares = gram[stored:].diagonal().copy()
+    for k, track in enumerate(state.tracks):
+        values = coef[k] @ gram
+        _learn_block(method, gram, squares, stored, signs[k], values, coef[k], owners[k], state.pair[k], track)
+    used = _used(coef, owners)
+    new = used[used >= stored] - stored
+    X = block[new] if not stored else _stack(state.X, block, used[used < stored], new)
+    numbers = np.concatenate([state.numbers, state.n_seen + np.arange(size)])[used]
+    owners = np.where(owners >= 0, np.searchsorted(used, owners), -1)
+    return KernelState(X, numbers, coef[:, used], owners, state.pair, state.tracks, state.n_seen + size)
+
+
+def _used(coef, owners):
+    """Return the columns that some problem still needs."""
+    needed = coef.any(axis=0)
+    needed[owners[owners >= 0]] = True
+    return np.flatnonzero(needed)
+
+
+def _stack(X, block, old, new):
+    if len(new) == 0:
+        return X if len(old) == X.shape[0] else X[old]
+    pieces = [X[old], block[new]]
+    return sp.vstack(pieces, format="csr") if sp.issparse(X) else np.vstack(pieces)
+
+
+def run(method, kernel, X, signs, state, max_iter):
+    """Repeat passes until one finds no margin too small; return how each problem ended, and the state."""
+    m = X.shape[0]
+    gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.name == "precomputed" else None
+    coef, owners = np.zeros((len(signs), m)), state.owners.copy()
+    n_iter, active = np.zeros(len(signs), dtype=int), np.arange(len(signs))
+    for _ in range(max_iter):
+        n_short = _pass(method, kernel, X, signs, gram, coef, owners, state, active)
+        n_iter[active] += 1
+        active = active[n_short[active] > 0]
+        if len(active) == 0:
+            break
+    used = _used(coef, owners)
+    values = coef[:, used] @ gram[used] if gram is not None else _scores(kernel, X, coef[:, used], used)
+    runs = []
+    for k, track in enumerate(state.tracks):
+        margins = signs[k] * (values[k] + track[0].bias + method.soft * coef[k])
+        w_norm = np.sqrt(max(0.0, track[0].square - track[0].lift ** 2))
+        runs.append(summary(int(n_iter[k]), k not in active, margins.min(), w_norm, track[0]))
+    stored = None if kernel.name == "precomputed" else X[used]
+    owners = np.where(owners >= 0, np.searchsorted(used, owners), -1)
+    return runs, KernelState(stored, used, coef[:, used], owners, state.pair, state.tracks, m)
+
+
+def _values(kernel, X, left, right):
+    """Return the kernel values between two lists of training rows."""
+    if kernel.name == "precomputed":
+        return np.ascontiguousarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+    return np.ascontiguousarray(kernel(X[left], X[right]))
+
+
+def _pass(method, kernel, X, signs, gram, coef, owners, state, active):
+    """Make one pass for the problems that are still active; with a Gram matrix all rows are one block."""
+    n_short = np.zeros(len(signs), dtype=int)
+    if gram is not None:
+        squares = gram.diagonal().copy()
+        for k in active:
+            values = coef[k] @ gram
+            n_short[k] = _learn_block(
+                method, gram, squares, 0, signs[k], values, coef[k], owners[k], state.pair[k], state.tracks[k]
+            )
+        return n_short
+    m, start = X.shape[0], 0
+    while start < m:
+        used = _used(coef, owners)
+        stop = min(m, start + max(1, min(1024, _VALUES // 2 // (len(used) + 1024))))
+        outside = used[(used < start) | (used >= stop)]
+        columns = np.concatenate([outside, np.arange(start, stop)])
+        place = np.full(m + 1, -1)
+        place[columns] = np.arange(len(columns))
+        part = _values(kernel, X, columns, np.arange(start, stop))
+        squares = part[len(outside) :].diagonal().copy()
+        for k in active:
+            own, pair = coef[k, columns], place[owners[k]]
+            n_short[k] += _learn_block(
+                method, part, squares, len(outside), signs[k, start:stop], own @ part, own, pair, state.pair[k],
+                state.tracks[k],
+            )  # fmt: skip
+            coef[k, columns] = own
+            owners[k] = np.where(pair >= 0, columns[pair], -1)
+        start = stop
+    return n_short
+
+
+def _scores(kernel, X, coef, used):
+    block = max(1, _VALUES // 4 // len(used))
+    stored, parts = X[used], []
+    for start in range(0, X.shape[0], block):
+        parts.append(coef @ kernel(stored, X[start : start + block]))
+    return np.hstack(parts)

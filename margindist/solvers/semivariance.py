@@ -1,0 +1,258 @@
+r"""The rounds of MSVMAv: small semi-variance and large mean of the margins, in turn.
+
+The aim is a small ratio of the margins' lower semi-variance to their squared mean,
+
+    SV(w) / θ(w)²,   SV(w) = (1/n) Σ s_i max(0, θ(w) − z_i)²,   θ(w) = (1/n) Σ s_i z_i,   z_i = y_i w·x_i,   ‖w‖ = 1,
+
+with weights s that stand for repeated rows and n = Σ s_i. Round k holds θ = θ(w) of the last round fixed, calls the
+rows
+with margins below it active, A = {i : z_i < θ}, and takes two proximal steps from the last w:
+
+    w' = argmin (1/n) Σ_A s_i (θ − y_i w'·x_i)² + β ‖w' − w‖²_N    that is   (nβN + X_A'SX_A) w' = nβN w + θ X_A'Sy
+    w  = (w' + X'Sy/(2αn)) / ‖·‖
+
+starting from the w of largest mean margin, X'Sy normalised. A w with negative mean margin changes its sign. N is the
+identity for linear functions.
+
+The sign in the published formula for rows that *enter* A (eq. 8) must be a minus; no inverse is kept here at all. The
+Gram matrix X_A'SX_A changes by the rows that enter or leave, a block of each, and a Cholesky factor solves the system
+(one Sherman-Morrison update costs d² a row, a factor d³/3 a round however many rows move). With many columns
+conjugate gradients work on the rows themselves, and nothing of size d² exists.
+
+**Kernels.** With w = Σ a_i φ(x_i) and Gram matrix K the published proximal metric is I + K on the coefficients a (S⁻¹
++ K with weights), its matrix (K S_A K/(nβ) + K + S⁻¹)⁻¹ an inverse of size m in every round. Let K = ΦΦ', with Φ'SΦ =
+diag(g), and c = Φ'a. Margins, ‖w‖² = c'c and the pull X'Sy see a through c only, and among all changes of a with the
+same change δ of c the smallest in the metric, SΦ(δ/g), costs δ'(I + diag(1/g))δ. So the rounds in c are those above
+with rows Φ and N = I + diag(1/g), and one factorisation of K serves them all, every α and every β. In the end a =
+SΦ(c/g).
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy.linalg import cho_factor, cho_solve, eigh
+
+from margindist.solvers._rows import DenseRows, add_gram, add_rows, n_columns, n_rows, n_stored, row_add, row_dot
+
+_ALWAYS_GRAM, _NEVER_GRAM = 200, 4000  # columns up to which, and beyond which, the choice does not look at the rows
+_STEPS_A_FACTOR = (
+    2000  # d³ operations of a factor that cost as much as one operation of the conjugate gradients of a round
+)
+_RESIDUAL = 1e-12  # relative residual at which conjugate gradients stop
+_CONJUGATE_STEPS = 2000
+
+
+class Rounds(NamedTuple):
+    """Where the rounds ended."""
+
+    coef: np.ndarray  # of length one
+    history: np.ndarray  # SV/θ² of the start and after every round
+    objective: float  # the last of them
+    step: float  # length of the last change of w
+    gap: float  # always nan: the problem is not convex
+    n_iter: int
+    status: str  # "settled", "iteration limit", "cycle" or "stopped"
+
+
+class KernelFeatures(NamedTuple):
+    """Rows that stand for the samples of a kernel problem, and the metric that belongs to them."""
+
+    rows: DenseRows
+    spectrum: np.ndarray  # g
+    weights: np.ndarray
+
+    @property
+    def metric(self):
+        """Return the diagonal of N."""
+        return 1.0 + 1.0 / self.spectrum
+
+    def sample_coef(self, coef):
+        """Return one coefficient a sample for coefficients of the features."""
+        return self.weights * (self.rows.X @ (coef / self.spectrum))
+
+
+def kernel_features(factor, weights):
+    """Turn the factor L of a Gram matrix LL' into features with a diagonal second moment."""
+    spectrum, vectors = eigh(factor.T @ (weights[:, None] * factor))
+    kept = spectrum > spectrum[-1] * len(spectrum) * np.finfo(float).eps
+    features = np.ascontiguousarray(factor @ vectors[:, kept])
+    return KernelFeatures(DenseRows(features, 0.0), spectrum[kept], weights)
+
+
+def solve(rows, signs, weights, *, alpha, beta, metric=1.0, tol=1e-6, max_iter=100, system="auto", report=None):
+    """Run the rounds until active set and coefficients settle.
+
+    Parameters
+    ----------
+    rows : DenseRows or SparseRows
+        Training rows.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    alpha, beta : float
+        Positive; the larger, the shorter the steps for the mean and for the semi-variance.
+    metric : float or ndarray of shape (n_columns,)
+        Diagonal of N.
+    tol : float
+        Change of the coefficients (of length one) that counts as none.
+    max_iter : int
+        Rounds.
+    system : {"auto", "gram", "rows"}
+        How the linear system is solved: with a Gram matrix of the columns or by conjugate gradients on
+        the rows.
+    report : callable
+        Called once an iteration; see :mod:`margindist.solvers._solution`.
+
+    Returns
+    -------
+    Rounds
+    """
+    total = weights.sum()
+    pull = add_rows(rows, np.arange(n_rows(rows)), weights * signs, np.zeros(n_columns(rows)))
+    push, prox = pull / (2.0 * alpha * total), total * beta * metric * np.ones(len(pull))
+    active_system = _choose_system(rows, system)(rows, signs, weights, prox)
+    w = _normalise(pull)
+    w, z, theta = _upright(rows, signs, weights, w)
+    history = [_ratio(z, theta, weights)]
+    anchor, anchor_round, status = w, 0, "iteration limit"
+    for k in range(1, max_iter + 1):
+        active = z < theta
+        active_system.activate(active)
+        last, w = w, _normalise(active_system.solve(w, theta) + push)
+        w, z, theta = _upright(rows, signs, weights, w)
+        history.append(_ratio(z, theta, weights))
+        step = np.linalg.norm(w - last)
+        if report is not None and report(k, w, history[-1], np.nan):
+            status = "stopped"
+            break
+        if step <= tol and np.array_equal(z < theta, active):
+            status = "settled"
+            break
+        if step > tol and np.linalg.norm(w - anchor) <= 1e-2 * tol:
+            status = "cycle"
+            break
+        if k >= 2 * anchor_round:  # Brent's search for a cycle: one remembered point, renewed at powers of two
+            anchor, anchor_round = w, k
+    return Rounds(w, np.array(history), history[-1], step, np.nan, k, status)
+
+
+def _normalise(w):
+    length = np.linalg.norm(w)
+    return w / length if length > 0.0 else w
+
+
+def _upright(rows, signs, weights, w):
+    """Return coefficients, margins and mean margin, with the sign that makes the mean positive."""
+    theta = _mean_margin(rows, signs, weights, w, z := np.empty(len(signs)))
+    return (w, z, theta) if theta >= 0.0 else (-w, -z, -theta)
+
+
+@njit(cache=True, nogil=True)
+def _mean_margin(rows, signs, weights, w, margins):
+    mean, total = 0.0, 0.0
+    for i in range(len(signs)):
+        margins[i] = signs[i] * row_dot(rows, i, w)
+        mean += weights[i] * margins[i]
+        total += weights[i]
+    return mean / total
+
+
+@njit(cache=True, nogil=True)
+def _ratio(margins, theta, weights):
+    if theta == 0.0:
+        return np.inf
+    semivariance, total = 0.0, 0.0
+    for i in range(len(margins)):
+        semivariance += weights[i] * max(0.0, theta - margins[i]) ** 2
+        total += weights[i]
+    return semivariance / (total * theta * theta)
+
+
+def _choose_system(rows, system):
+    if system == "auto":
+        d = n_columns(rows)
+        cheap = d <= _ALWAYS_GRAM or (d <= _NEVER_GRAM and d**3 <= _STEPS_A_FACTOR * n_stored(rows))
+        system = "gram" if cheap else "rows"
+    return _GramSystem if system == "gram" else _RowSystem
+
+
+class _ActiveSystem:
+    """``(prox + X_A'SX_A) v = prox w + θ X_A'Sy`` for an active set that changes little by little."""
+
+    def __init__(self, rows, signs, weights, prox):
+        self.rows, self.signs, self.weights, self.prox = rows, signs, weights, prox
+        self.active = np.zeros(len(signs), dtype=bool)
+        self.target = np.zeros(len(prox))  # X_A'Sy
+
+    def activate(self, active):
+        """Let rows enter and leave; one block of each."""
+        entering, leaving = np.flatnonzero(active & ~self.active), np.flatnonzero(self.active & ~active)
+        self.active = active
+        for which, sign in ((entering, 1.0), (leaving, -1.0)):
+            add_rows(self.rows, which, sign * self.weights[which] * self.signs[which], self.target)
+        if len(entering) + len(leaving):
+            self._change(entering, leaving)
+
+    def solve(self, w, theta):
+        """Return ``v``."""
+        return self._solve(self.prox * w + theta * self.target, w)
+
+
+class _GramSystem(_ActiveSystem):
+    """With the Gram matrix of the active rows and its Cholesky factor."""
+
+    def __init__(self, rows, signs, weights, prox):
+        super().__init__(rows, signs, weights, prox)
+        self.matrix = np.diag(prox)  # lower triangle
+        self.factor = None
+
+    def _change(self, entering, leaving):
+        if len(entering) + len(leaving) > np.count_nonzero(self.active):
+            entering, leaving = np.flatnonzero(self.active), entering[:0]
+            self.matrix = np.diag(self.prox)
+        for which, sign in ((entering, 1.0), (leaving, -1.0)):
+            add_gram(self.rows, which, self.weights[which], sign, self.matrix)
+        self.factor = None
+
+    def _solve(self, right, start):
+        if self.factor is None:
+            self.factor = cho_factor(self.matrix.T, lower=False, check_finite=False)
+        return cho_solve(self.factor, right, check_finite=False)
+
+
+class _RowSystem(_ActiveSystem):
+    """With nothing but the rows."""
+
+    which = np.empty(0, dtype=np.intp)
+
+    def _change(self, entering, leaving):
+        self.which = np.flatnonzero(self.active)
+
+    def _solve(self, right, start):
+        """Take conjugate gradient steps, with the proximal term as preconditioner, from the last coefficients on."""
+        v, residual = start.copy(), right - self._product(start)
+        enough = _RESIDUAL * np.linalg.norm(right)
+        slope, direction = 1.0, np.zeros(len(v))
+        for _ in range(_CONJUGATE_STEPS):
+            if np.linalg.norm(residual) <= enough:
+                break
+            ahead = residual / self.prox
+            last, slope = slope, residual @ ahead
+            direction = ahead + (slope / last) * direction
+            image = self._product(direction)
+            length = slope / (direction @ image)
+            v += length * direction
+            residual -= length * image
+        return v
+
+    def _product(self, v):
+        return _add_gram_product(self.rows, self.which, self.weights, v, self.prox * v)
+
+
+@njit(cache=True, nogil=True)
+def _add_gram_product(rows, which, weights, v, out):
+    for i in which:
+        row_add(rows, i, weights[i] * row_dot(rows, i, v), out)
+    return out

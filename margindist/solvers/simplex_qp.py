@@ -1,0 +1,189 @@
+r"""A quadratic program on two probability simplices: the nearest points of two softened convex hulls.
+
+Signs y, Gram matrix K, Q = YKY, weights s that stand for repeated rows; γ is a distribution on each class:
+
+    min  f(γ) = γ'Qγ + λ Σ γ_i²/s_i    s.t.  Σ_{y_i=+1} γ_i = Σ_{y_i=−1} γ_i = 1,  γ ≥ 0
+
+γ'Qγ = ‖p₊ − p₋‖² is the squared distance of the hull points p± = Σ_{±} γ_i φ(x_i). With λ = 0 these are the nearest
+points of the hulls, whose difference is the normal of the maximum margin hyperplane; with λ → ∞ they are the class
+means. (Two equal rows share their γ evenly, so a row of weight s pays γ²/s.)
+
+**The certificate.** f is convex, so f(γ) + ∇f(γ)·(δ − γ) ≤ f(δ) for all δ, and the least left side over the simplices
+puts all weight of a class on its least derivative: f(γ) is at most ∇f(γ)·γ − min₊ ∇f(γ) − min₋ ∇f(γ) above the
+minimum.
+
+Mehrotra's predictor-corrector method follows ∇f(γ) − Eν = z, γ_i z_i = s_i μ (E the two class indicators) from equal
+weights on. Every iteration factorises 2Q + D, D = 2λ/s + z/γ: as it stands for a Gram matrix, by the columns, ½I +
+Z'D⁻¹Z, for rows Z of few columns.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from margindist.solvers._rows import add_rows, gram, n_columns, n_rows, scores, squares
+
+_SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
+_NEGLIGIBLE = (1e-3, 1e-5, 1e-7, 0.0)  # shares of the largest entry below which entries become zero, if the gap allows
+_NO_DISTANCE = 1e-10  # squared distance, relative to the data, that counts as none
+
+
+class HullPoints(NamedTuple):
+    """Where the solver ended."""
+
+    coef: np.ndarray  # yγ, one a row
+    intercept: float  # minus the score of the point halfway between the hull points
+    objective: float
+    gap: float  # relative
+    n_iter: int
+    status: str  # "optimal", "overlapping hulls", "iteration limit", "stalled" or "stopped"
+
+
+def solve(data, signs, weights, lam, *, tol=1e-6, max_iter=100, report=None):
+    """Find the two distributions.
+
+    Parameters
+    ----------
+    data : DenseRows, SparseRows or ndarray of shape (n_rows, n_rows)
+        Rows of a linear kernel, or the Gram matrix.
+    signs : ndarray of shape (n_rows,)
+        -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    lam : float
+        Not negative.
+    tol : float
+        Relative duality gap to reach.
+    max_iter : int
+        Most iterations.
+    report : callable
+        Called once an iteration; see :mod:`margindist.solvers._solution`.
+
+    Returns
+    -------
+    HullPoints
+    """
+    quadratic = (_GramMatrix if isinstance(data, np.ndarray) else _FewColumns)(data, signs)
+    classes = np.column_stack([signs > 0, signs < 0]).astype(float)
+    gamma, n_iter, status = _minimise(quadratic, classes, weights, lam, tol, max_iter, report)
+    for share in _NEGLIGIBLE:
+        kept = np.where(gamma > share * (classes @ (classes * gamma[:, None]).max(axis=0)), gamma, 0.0)
+        kept /= classes @ (classes.T @ kept)
+        image = quadratic.apply(kept)
+        value, gap = _certify(kept, image, classes, weights, lam)
+        if gap <= tol:
+            break
+    if value <= _NO_DISTANCE * quadratic.size:
+        status = "overlapping hulls"
+    elif gap <= tol and status != "stopped":
+        status = "optimal"
+    return HullPoints(signs * kept, -0.5 * (kept @ (signs * image)), value, gap, n_iter, status)
+
+
+def _certify(gamma, image, classes, weights, lam):
+    """Return the objective and its relative gap; ``image`` is Qγ."""
+    value = gamma @ image + lam * (gamma @ (gamma / weights))
+    slope = 2.0 * (image + lam * gamma / weights)
+    least = sum(slope[of_class > 0].min() for of_class in classes.T)
+    gap = max(0.0, gamma @ slope - least)
+    return value, gap / value if value > 0.0 else gap
+
+
+def _minimise(quadratic, classes, weights, lam, tol, max_iter, report):
+    """Follow the central path; return γ, iterations and how it ended."""
+    gamma = weights / (classes @ (classes.T @ weights))
+    image = quadratic.apply(gamma)
+    slope = 2.0 * (image + lam * gamma / weights)
+    spread = max(slope.max() - slope.min(), 1e-3 * np.abs(slope).max(), np.finfo(float).tiny)
+    nu = np.array([slope[of_class > 0].min() for of_class in classes.T]) - spread
+    z = slope - classes @ nu
+    total, status = weights.sum(), "iteration limit"
+    for k in range(1, max_iter + 1):
+        solver = quadratic.factorise(2.0 * lam / weights + z / gamma)
+        toward = solver(classes)
+        inner = classes.T @ toward
+
+        def direction(target, solver=solver, toward=toward, inner=inner, gamma=gamma, z=z, nu=nu, slope=slope):
+            """Solve for the step that makes the products γz equal to ``target``."""
+            free = solver(classes @ nu - slope + target / gamma)
+            d_nu = np.linalg.solve(inner, 1.0 - classes.T @ gamma - classes.T @ free)
+            d_gamma = free + toward @ d_nu
+            return d_gamma, d_nu, target / gamma - z - z / gamma * d_gamma
+
+        mu = gamma @ z / total
+        d_gamma, _, d_z = direction(np.zeros(len(gamma)))
+        reach = min(_reach(gamma, d_gamma), 1.0), min(_reach(z, d_z), 1.0)
+        ahead = (gamma + reach[0] * d_gamma) @ (z + reach[1] * d_z) / total
+        d_gamma, d_nu, d_z = direction((ahead / mu) ** 3 * mu * weights - d_gamma * d_z)
+        length = min(1.0, _SHORTEN * min(_reach(gamma, d_gamma), _reach(z, d_z)))
+        if not np.isfinite(length):
+            return gamma, k, "stalled"
+        gamma, z, nu = gamma + length * d_gamma, z + length * d_z, nu + length * d_nu
+        image = quadratic.apply(gamma)
+        slope = 2.0 * (image + lam * gamma / weights)
+        value, gap = _certify(gamma, image, classes, weights, lam)
+        if report is not None and report(k, gamma, value, gap):
+            return gamma, k, "stopped"
+        if gap <= 0.1 * tol or value <= _NO_DISTANCE * quadratic.size:
+            status = "optimal"
+            break
+    return gamma, k, status
+
+
+def _reach(values, step):
+    """Return how far along ``step`` positive values stay so."""
+    shrinking = step < 0.0
+    return np.min(-values[shrinking] / step[shrinking], initial=np.inf)
+
+
+class _GramMatrix:
+    """Q from a Gram matrix."""
+
+    def __init__(self, values, signs):
+        self.matrix = signs[:, None] * values * signs
+        self.size = values.diagonal().max()
+
+    def apply(self, gamma):
+        return self.matrix @ gamma
+
+    def factorise(self, diagonal):
+        """Return what solves with ``2Q + diag``."""
+        whole = 2.0 * self.matrix
+        whole.flat[:: len(whole) + 1] += diagonal
+        factor = cho_factor(whole, lower=True, overwrite_a=True, check_finite=False)
+        return lambda right: cho_solve(factor, right, check_finite=False)
+
+
+class _FewColumns:
+    """Q from rows."""
+
+    def __init__(self, rows, signs):
+        self.rows, self.signs = rows, signs
+        self.every = np.arange(n_rows(rows))
+        squares(rows, lengths := np.empty(len(signs)))
+        self.size = lengths.max()
+
+    def apply(self, gamma):
+        return self._images(self._combine(gamma))
+
+    def _combine(self, gamma):
+        return add_rows(self.rows, self.every, self.signs * gamma, np.zeros(n_columns(self.rows)))
+
+    def _images(self, w):
+        scores(self.rows, w, out := np.empty(len(self.signs)))
+        return self.signs * out
+
+    def factorise(self, diagonal):
+        """Return what solves with ``2Q + diag``, by the Woodbury identity."""
+        inner = gram(self.rows, self.every, 1.0 / diagonal)
+        inner.flat[:: len(inner) + 1] += 0.5
+        factor = cho_factor(inner, lower=True, check_finite=False)
+
+        def solver(right):
+            scaled = (right.T / diagonal).T
+            if right.ndim == 1:
+                return scaled - self._images(cho_solve(factor, self._combine(scaled))) / diagonal
+            return np.column_stack([solver(column) for column in right.T])
+
+        return solver

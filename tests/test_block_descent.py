@@ -1,0 +1,240 @@
+import cvxpy as cp
+import numpy as np
+import pytest
+
+from margindist.kernels import FullGram, Kernel, gram_bytes, gram_matrix
+from margindist.objectives import LDM
+from margindist.solvers import block_descent
+
+
+def optimum(objective, G, signs, weights):
+    """Minimise with a generic solver over weights of features; return the value."""
+    values, vectors = np.linalg.eigh(G)
+    kept = values > 1e-12 * values[-1]
+    F = vectors[:, kept] * np.sqrt(values[kept])
+    w, share = cp.Variable(F.shape[1]), weights / weights.sum()
+    z = cp.multiply(signs, F @ w)
+    mean = share @ z
+    value = 0.5 * cp.sum_squares(w) - objective.lambda2 * mean
+    value += 2.0 * objective.lambda1 * cp.sum_squares(cp.multiply(np.sqrt(share), z - mean))
+    if np.isfinite(objective.C):
+        problem = cp.Problem(cp.Minimize(value + objective.C * (weights @ cp.pos(1 - z))))
+    else:
+        problem = cp.Problem(cp.Minimize(value), [z >= 1])
+    problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-10, tol_gap_rel=1e-10, tol_feas=1e-10)
+    return problem.value
+
+
+def make(name, rng, n=60):
+    X = rng.standard_normal((n, 3))
+    signs = np.where(X[:, 0] + 0.7 * rng.standard_normal(n) > 0, 1.0, -1.0)
+    weights = np.ones(n)
+    kernel = Kernel("rbf", gamma=0.5, bias=1.0)
+    if name == "rank-deficient":
+        kernel = Kernel("linear")
+    elif name == "duplicated":
+        X[n // 2 :] = X[: n - n // 2]  # with labels of their own
+    elif name == "weighted":
+        weights = rng.uniform(0.1, 3.0, n)
+    return gram_matrix(X, kernel).whole(), signs, weights
+
+
+def primal(objective, gram, signs, weights, coef):
+    image = gram.dot(coef)
+    return objective.value(coef @ image, signs * image, weights)
+
+
+@pytest.mark.parametrize("lam", [0.0, 2.0**-4, 1.0, 16.0])
+@pytest.mark.parametrize("C", [1.0, 10.0, 100.0, 1e4])
+@pytest.mark.parametrize("name", ["rbf", "rank-deficient", "duplicated", "weighted"])
+def test_optimum_of_a_generic_solver(name, C, lam, rng):
+    gram, signs, weights = make(name, rng)
+    objective = LDM(C, lam, lam)
+    best = optimum(objective, gram.values, signs, weights)
+    for tol in (1e-2, 1e-7):
+        solution = block_descent.solve(objective, gram, signs, weights, tol=tol)
+        assert solution.status == "optimal" and solution.gap <= tol
+        value = primal(objective, gram, signs, weights, solution.coef)
+        np.testing.assert_allclose(solution.objective, value, rtol=1e-9)
+        assert value - best <= (solution.gap + 1e-7) * abs(value)
+        assert (solution.dual >= 0.0).all() and (solution.dual <= C * weights).all()
+
+
+@pytest.mark.parametrize("lambda1, lambda2", [(0.25, 0.0), (0.0, 0.25), (4.0, 1.0)])
+@pytest.mark.parametrize("name", ["rbf", "duplicated", "weighted"])
+def test_truncated_curvature_reaches_the_optimum(name, lambda1, lambda2, rng, monkeypatch):
+    gram, signs, weights = make(name, rng, n=150)
+    monkeypatch.setattr(block_descent, "_EXPLICIT_BELOW", 0)
+    monkeypatch.setattr(block_descent, "_RANK", 12)
+    monkeypatch.setattr(block_descent, "_BLOCK", 20)
+    monkeypatch.setattr(block_descent, "_LARGEST_BLOCK", 30)
+    objective = LDM(10.0, lambda1, lambda2)
+    solution = block_descent.solve(objective, gram, signs, weights, tol=1e-6, max_iter=5000)
+    best = optimum(objective, gram.values, signs, weights)
+    assert solution.status == "optimal"
+    np.testing.assert_allclose(solution.objective, best, rtol=1e-6)
+
+
+def test_complete_curvature_is_the_explicit_one(rng, monkeypatch):
+    gram, signs, weights = make("weighted", rng)
+    objective = LDM(1.0, 2.0, 0.5)
+    monkeypatch.setattr(block_descent, "_EXPLICIT_BELOW", 0)
+    factor = block_descent.cholesky_factor(gram, tol=1e-14)
+    problem = block_descent._Problem(objective, gram, signs, weights, weights)
+    curvature = block_descent._curvature(problem, factor.features, False)
+    H = block_descent.explicit_hessian(objective, gram, signs, weights)
+    found = block_descent._block(problem, curvature, np.arange(gram.n))
+    np.testing.assert_allclose(found, signs[:, None] * H * signs, atol=1e-5)
+
+
+def test_explicit_hessian_by_its_definition(rng):
+    gram, signs, weights = make("weighted", rng)
+    objective, share = LDM(1.0, 2.0, 0.5), weights / weights.sum()
+    P = 4.0 * objective.lambda1 * (np.diag(share) - np.outer(share, share))
+    expected = gram.values @ np.linalg.inv(np.eye(gram.n) + signs[:, None] * P * signs @ gram.values)
+    np.testing.assert_allclose(block_descent.explicit_hessian(objective, gram, signs, weights), expected, atol=1e-9)
+
+
+@pytest.mark.parametrize("C", [1.0, np.inf])
+def test_the_certificate_bounds_the_truth_for_any_point(C, rng):
+    gram, signs, weights = make("weighted", rng, n=20)
+    signs = np.where(gram.values[0] > np.median(gram.values[0]), 1.0, -1.0)
+    objective = LDM(C, 0.5, 0.5)
+    best = optimum(objective, gram.values, signs, weights)
+    for _ in range(50):
+        beta = rng.uniform(0.0, 1.0, 20) * np.minimum(objective.C * weights, 3.0)
+        guess = rng.normal(1.0, 1.0, 20)
+        found, _ = block_descent.certify(objective, gram, signs, weights, beta, guess)
+        if np.isfinite(found.objective):
+            assert found.objective - found.gap * abs(found.objective) <= best + 1e-7 * abs(best)
+            np.testing.assert_allclose(found.objective, primal(objective, gram, signs, weights, found.coef), rtol=1e-9)
+
+
+@pytest.mark.parametrize("solve", [block_descent.solve, block_descent.solve_dcd])
+def test_weight_two_is_the_row_twice(solve, rng):
+    X = rng.standard_normal((40, 2))
+    signs = np.where(X[:, 0] + rng.standard_normal(40) > 0, 1.0, -1.0)
+    kernel, objective, counts = Kernel("rbf", bias=1.0), LDM(3.0, 0.5, 0.5), rng.integers(1, 4, 40)
+    weighted = solve(objective, gram_matrix(X, kernel), signs, counts.astype(float), tol=1e-8, max_iter=20000)
+    twice = np.repeat(np.arange(40), counts)
+    repeated = solve(
+        objective, gram_matrix(X[twice], kernel), signs[twice], np.ones(len(twice)), tol=1e-8, max_iter=20000
+    )
+    np.testing.assert_allclose(weighted.objective, repeated.objective, rtol=1e-7)
+    G = kernel(X, X)
+    np.testing.assert_allclose(G @ weighted.coef, kernel(X, X[twice]) @ repeated.coef, atol=2e-3)
+
+
+@pytest.mark.parametrize("solve", [block_descent.solve, block_descent.solve_dcd])
+@pytest.mark.parametrize("lam", [0.0, 1.0])
+def test_hard_margin(solve, lam, rng):
+    X = rng.standard_normal((50, 2))
+    signs = np.where(X.sum(axis=1) > 0, 1.0, -1.0)
+    X += 0.3 * signs[:, None]
+    gram, weights, objective = gram_matrix(X, Kernel("rbf", bias=1.0)), np.ones(50), LDM(np.inf, lam, lam)
+    solution = solve(objective, gram, signs, weights, tol=1e-4, max_iter=50000)
+    assert solution.status == "optimal"
+    assert (signs * gram.dot(solution.coef)).min() >= 1.0 - 1e-9
+    best = optimum(objective, gram.whole().values, signs, weights)
+    assert -1e-6 * abs(best) <= solution.objective - best <= 1.1e-4 * abs(best)
+
+
+def test_hard_margin_that_does_not_exist(rng):
+    X = rng.standard_normal((30, 2))
+    X[1] = X[0]
+    signs = np.where(np.arange(30) % 2 == 0, 1.0, -1.0)
+    gram = gram_matrix(X, Kernel("rbf", bias=1.0))
+    problem = (LDM(np.inf, 0.25, 0.25), gram, signs, np.ones(30))
+    assert block_descent.solve(*problem).status == "infeasible"
+    assert block_descent.solve_dcd(*problem).status == "infeasible"
+
+
+def plain_pass(H, upper, beta, lambda_share):
+    """One pass of Algorithm 1, margins computed anew for every step."""
+    beta = beta.copy()
+    for i in range(len(beta)):
+        slope = H[i] @ (lambda_share + beta) - 1.0
+        beta[i] = min(max(beta[i] - slope / H[i, i], 0.0), upper[i])
+    return beta
+
+
+@pytest.mark.parametrize("name", ["rbf", "rank-deficient", "weighted"])
+def test_algorithm_1_step_by_step(name, rng):
+    gram, signs, weights = make(name, rng)
+    objective, share = LDM(5.0, 0.5, 0.25), weights / weights.sum()
+    P = 4.0 * objective.lambda1 * (np.diag(share) - np.outer(share, share))
+    G = gram.values
+    H = signs[:, None] * (G @ np.linalg.inv(np.eye(gram.n) + signs[:, None] * P * signs @ G)) * signs
+    expected = np.zeros(gram.n)
+    for n_passes in range(1, 6):
+        expected = plain_pass(H, 5.0 * weights, expected, objective.lambda2 * share)
+        found = block_descent.solve_dcd(objective, gram, signs, weights, tol=1e-300, max_iter=n_passes)
+        assert found.n_iter == n_passes
+        beta, z = np.zeros(gram.n), H @ (objective.lambda2 * share)
+        for _ in range(n_passes):
+            block_descent.dcd_pass(H, 5.0 * weights, beta, z)
+        np.testing.assert_allclose(beta, expected, atol=1e-8)
+        if n_passes == 1:  # later the best pass is returned, which need not be the last
+            np.testing.assert_allclose(found.dual, expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["rbf", "rank-deficient", "duplicated", "weighted"])
+def test_algorithm_1_ends_at_the_same_optimum(name, rng):
+    gram, signs, weights = make(name, rng)
+    objective = LDM(2.0, 0.5, 0.25)
+    slow = block_descent.solve_dcd(objective, gram, signs, weights, tol=1e-6, max_iter=20000)
+    fast = block_descent.solve(objective, gram, signs, weights, tol=1e-8)
+    assert slow.status == "optimal"
+    np.testing.assert_allclose(slow.objective, fast.objective, rtol=2e-6)
+
+
+def test_limited_memory_gives_the_same_result(rng):
+    X = rng.standard_normal((600, 8))
+    signs = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(600) > 0, 1.0, -1.0)
+    kernel, objective = Kernel("rbf", gamma=0.3, bias=1.0), LDM(10.0, 0.25, 0.25)
+    whole, limited = (
+        block_descent.solve(objective, gram_matrix(X, kernel, limit), signs, np.ones(600), tol=1e-6)
+        for limit in (np.inf, gram_bytes(600) // 8)
+    )
+    assert whole.status == limited.status == "optimal"
+    np.testing.assert_allclose(limited.objective, whole.objective, rtol=1e-6)
+    np.testing.assert_allclose(limited.coef, whole.coef, atol=0.05)
+
+
+def test_start_from_a_solution_takes_fewer_blocks(rng):
+    X = rng.standard_normal((600, 8))
+    signs = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(600) > 0, 1.0, -1.0)
+    gram = gram_matrix(X, Kernel("rbf", gamma=0.3, bias=1.0))
+    first = block_descent.solve(LDM(10.0, 0.25, 0.25), gram, signs, np.ones(600), tol=1e-5)
+    again = block_descent.solve(LDM(10.0, 0.25, 0.25), gram, signs, np.ones(600), tol=1e-4, start=first)
+    assert again.n_iter < first.n_iter and again.status == "optimal"
+    smaller = block_descent.solve(LDM(5.0, 0.25, 0.5), gram, signs, np.ones(600), tol=1e-5, start=first)
+    fresh = block_descent.solve(LDM(5.0, 0.25, 0.5), gram, signs, np.ones(600), tol=1e-5)
+    np.testing.assert_allclose(smaller.objective, fresh.objective, rtol=2e-5)
+
+
+def test_report_can_stop_and_the_certificate_still_holds(rng):
+    gram, signs, weights = make("rbf", rng)
+    seen = []
+
+    def report(iteration, coef, objective, gap):
+        seen.append((iteration, objective, gap))
+        return len(seen) == 2
+
+    objective = LDM(100.0, 0.0, 0.0)
+    solution = block_descent.solve(objective, FullGram(gram.values), signs, weights, tol=1e-12, report=report)
+    assert solution.status == "stopped" and len(seen) == 2
+    best = optimum(objective, gram.values, signs, weights)
+    assert solution.objective - solution.gap * abs(solution.objective) <= best * (1 + 1e-8)
+
+
+def test_an_empty_row_costs_its_loss_and_nothing_else(rng):
+    X = rng.standard_normal((30, 2))
+    X[3] = 0.0
+    signs = np.where(X[:, 0] > 0.2, 1.0, -1.0)
+    gram = gram_matrix(X, Kernel("linear")).whole()
+    objective = LDM(1.0, 0.5, 0.5)
+    for solve in (block_descent.solve, block_descent.solve_dcd):
+        solution = solve(objective, gram, signs, np.ones(30), tol=1e-6, max_iter=10000)
+        assert solution.status == "optimal"
+        np.testing.assert_allclose(solution.objective, optimum(objective, gram.values, signs, np.ones(30)), rtol=1e-6)

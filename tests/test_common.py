@@ -1,0 +1,107 @@
+"""What all classifiers promise, whatever they minimise. A new one joins by a line in ``CLASSIFIERS``."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.datasets import load_iris
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import MinMaxScaler, minmax_scale
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from margindist import (
+    ALMAClassifier,
+    ECOCClassifier,
+    FMMClassifier,
+    KOMDClassifier,
+    LDMClassifier,
+    LSSVMClassifier,
+    MAMClassifier,
+    MDOClassifier,
+    MICRAClassifier,
+    MSVMAvClassifier,
+    ODMClassifier,
+    PUMMAClassifier,
+    ROMMAClassifier,
+    SVRClassifier,
+)
+
+CLASSIFIERS = [
+    ALMAClassifier(alpha=0.5, soft_margin=1.0),
+    ECOCClassifier(LSSVMClassifier()),
+    FMMClassifier(max_iter=200),
+    FMMClassifier(kernel="rbf", max_iter=200),
+    KOMDClassifier(),
+    KOMDClassifier(kernel="rbf"),
+    LDMClassifier(),
+    LDMClassifier(kernel="rbf"),
+    LSSVMClassifier(),
+    LSSVMClassifier(kernel="rbf", space="empirical"),
+    MAMClassifier(),
+    MDOClassifier(random_state=0),
+    MSVMAvClassifier(),
+    MSVMAvClassifier(kernel="rbf"),
+    MICRAClassifier(soft_margin=1.0),
+    ODMClassifier(),
+    ODMClassifier(kernel="rbf"),
+    ODMClassifier(multi_class="ovr"),
+    PUMMAClassifier(soft_margin=1.0),
+    ROMMAClassifier(soft_margin=1.0),
+    SVRClassifier(),
+]
+
+every_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS, ids=repr)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return minmax_scale(X), np.array(["setosa", "versicolor", "virginica"])[y]
+
+
+@parametrize_with_checks(CLASSIFIERS)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@every_classifier
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_dense_sparse_and_frames_agree(classifier, iris, n_classes):
+    X, y = (part[-50 * n_classes :] for part in iris)
+    X = np.where(X < 0.3, 0.0, X)
+    expected = clone(classifier).fit(X, y).decision_function(X)
+    for form in (sp.csr_matrix, sp.csr_array, pd.DataFrame):
+        values = clone(classifier).fit(form(X), y).decision_function(form(X))
+        np.testing.assert_allclose(values, expected, rtol=1e-5, atol=1e-5)
+
+
+@every_classifier
+def test_single_precision_is_close(classifier, iris):
+    X, y = iris
+    double = clone(classifier).fit(X, y)
+    single = clone(classifier).fit(X.astype(np.float32), y)
+    assert (single.predict(X.astype(np.float32)) == double.predict(X)).mean() > 0.97
+
+
+@every_classifier
+def test_pickle_keeps_the_scores(classifier, iris):
+    X, y = iris
+    fitted = clone(classifier).fit(X, y)
+    copy = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(copy.decision_function(X), fitted.decision_function(X))
+
+
+@every_classifier
+def test_composes_with_scikit_learn(classifier, iris):
+    X, y = iris
+    pipeline = make_pipeline(MinMaxScaler(), clone(classifier)).fit(X, y)
+    assert pipeline.score(X, y) > 0.6
+    calibrated = CalibratedClassifierCV(clone(classifier), cv=3).fit(X, y)
+    np.testing.assert_allclose(calibrated.predict_proba(X).sum(axis=1), 1.0)
+    search = GridSearchCV(clone(classifier), {}, cv=3).fit(X, y)
+    assert search.best_score_ > 0.6

@@ -1,0 +1,172 @@
+import tracemalloc
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from margindist.kernels import (
+    CachedGram,
+    FullGram,
+    Kernel,
+    cholesky_factor,
+    clip_spectrum,
+    gram_bytes,
+    gram_matrix,
+    is_indefinite,
+    nystroem,
+    partial_cholesky,
+)
+
+
+def cosine(X, Y):
+    X, Y = (Z.toarray() if sp.issparse(Z) else Z for Z in (X, Y))
+    return X @ Y.T / np.outer(np.linalg.norm(X, axis=1), np.linalg.norm(Y, axis=1))
+
+
+SOME_KERNELS = [
+    Kernel("linear", bias=1.0),
+    Kernel("rbf", gamma=0.3),
+    Kernel("rbf", gamma=0.3, bias=1.0),
+    Kernel("poly", gamma=0.5, degree=3, coef0=1.0),
+    Kernel("sigmoid", gamma=0.1, coef0=-0.2),
+    Kernel(cosine, bias=0.5),
+]
+
+
+@pytest.fixture(params=["dense", "float32", "sparse", "very sparse"])
+def X(request, rng):
+    X = rng.standard_normal((300, 6))
+    if request.param == "float32":
+        return X.astype(np.float32)
+    if request.param == "sparse":
+        return sp.csr_matrix(np.where(rng.random(X.shape) < 0.6, X, 0.1))
+    if request.param == "very sparse":
+        wide = np.hstack([X[:, :2], np.zeros((300, 100))])
+        wide[:, 50:70] = rng.random((300, 20)) < 0.05
+        return sp.csr_array(wide)
+    return X
+
+
+@pytest.mark.parametrize("kernel", SOME_KERNELS, ids=lambda kernel: str(kernel.name)[:8])
+def test_providers_agree_with_the_kernel(X, kernel, rng):
+    expected = kernel(X, X)
+    cached = CachedGram(X, kernel, gram_bytes(300) // 10)
+    assert cached.whole() is cached
+    for gram in (cached, gram_matrix(X, kernel).whole()):
+        which, coef, V = np.array([5, 0, 299, 17]), rng.standard_normal(4), rng.standard_normal((300, 3))
+        close = {"rtol": 2e-5, "atol": 1e-5} if X.dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-10}
+        np.testing.assert_allclose(gram.diagonal, expected.diagonal(), **close)
+        np.testing.assert_allclose(gram.columns(which), expected[which], **close)
+        np.testing.assert_allclose(gram.block(which), expected[np.ix_(which, which)], **close)
+        np.testing.assert_allclose(gram.dot(V), expected @ V, rtol=1e-4, atol=1e-3 if X.dtype == np.float32 else 1e-9)
+        for _ in range(2):  # computed, then from the cache
+            gram.add_columns(which, coef, out := np.ones(300))
+            np.testing.assert_allclose(out, 1.0 + expected[:, which] @ coef, **close)
+    assert isinstance(gram, FullGram)
+
+
+def test_precomputed_values_are_not_copied(rng):
+    values = rng.random((20, 20))
+    values += values.T
+    assert gram_matrix(values, Kernel("precomputed")).values is values
+    biased = gram_matrix(values, Kernel("precomputed", bias=2.0))
+    np.testing.assert_allclose(biased.whole().values, values + 2.0)
+    np.testing.assert_allclose(biased.diagonal, values.diagonal() + 2.0)
+
+
+def test_cache_evicts_the_columns_not_used_lately(rng):
+    X, kernel = rng.random((60, 2)), Kernel("rbf")
+    expected = kernel(X, X)
+    gram = CachedGram(X, kernel, 20 * 8 * 60)
+    for _ in range(50):
+        which = rng.choice(60, rng.integers(1, 40), replace=False)
+        coef = rng.standard_normal(len(which))
+        gram.add_columns(which, coef, out := np.zeros(60))
+        np.testing.assert_allclose(out, expected[:, which] @ coef, atol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", [Kernel("rbf", bias=1.0), Kernel("poly", coef0=1.0)], ids=["rbf", "poly"])
+def test_memory_stays_below_the_limit(rng, kernel):
+    X = rng.random((2000, 3))
+    limit = gram_bytes(2000) // 8
+    tracemalloc.start()
+    try:
+        gram = CachedGram(X, kernel, limit)
+        gram.dot(rng.random(2000))
+        for begin in range(0, 2000, 100):
+            gram.add_columns(np.arange(begin, begin + 100), np.ones(100), np.zeros(2000))
+        cached = tracemalloc.get_traced_memory()[1]
+        del gram
+        tracemalloc.reset_peak()
+        gram_matrix(X, kernel).whole()
+        whole = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert cached <= limit + 10 * X.nbytes
+    assert whole <= 1.3 * gram_bytes(2000)
+
+
+def test_whole_matrix_is_made_once(rng):
+    gram = gram_matrix(rng.random((30, 2)), Kernel("rbf"))
+    assert gram.whole() is gram.whole()
+
+
+def test_nystroem_with_all_rows_is_exact(rng):
+    X, kernel = rng.random((80, 3)), Kernel("rbf", gamma=2.0, bias=1.0)
+    factor = nystroem(X, kernel, 80, rng)
+    expected = kernel(X, X)
+    np.testing.assert_allclose(factor.features @ factor.features.T, expected, atol=1e-8)
+    assert not factor.indefinite
+
+
+@pytest.mark.parametrize("n_components", [1, 7, 40])
+def test_nystroem_leaves_a_semidefinite_remainder(rng, n_components):
+    X, kernel = rng.random((200, 3)), Kernel("rbf", gamma=2.0)
+    factor = nystroem(X, kernel, n_components, rng)
+    G = kernel(X, X)
+    rest = G - factor.features @ factor.features.T
+    assert factor.features.shape == (200, n_components)
+    assert np.linalg.eigvalsh(rest)[0] > -1e-8
+    np.testing.assert_allclose(rest[factor.pivots], 0.0, atol=1e-7)
+    np.testing.assert_allclose(factor.remainder, np.trace(rest), atol=1e-8)
+    w = rng.standard_normal(n_components)
+    np.testing.assert_allclose(G[:, factor.pivots] @ (factor.to_coef @ w), factor.features @ w, atol=1e-5)
+
+
+def test_pivots_stop_at_the_rank(rng):
+    X = rng.random((50, 3))[rng.integers(0, 50, 120)]
+    gram = gram_matrix(X, Kernel("linear"))
+    for factor in (partial_cholesky(gram, 40, rng), cholesky_factor(gram)):
+        assert factor.features.shape == (120, 3)
+        np.testing.assert_allclose(factor.features @ factor.features.T, X @ X.T, atol=1e-10)
+        assert not factor.indefinite
+
+
+def test_complete_factor_gives_coefficients_of_its_pivots(rng):
+    X, kernel = rng.random((60, 4)), Kernel("rbf", gamma=3.0)
+    factor = cholesky_factor(gram_matrix(X, kernel))
+    G, w = kernel(X, X), rng.standard_normal(factor.features.shape[1])
+    np.testing.assert_allclose(G, factor.features @ factor.features.T, atol=1e-8)
+    np.testing.assert_allclose(G[:, factor.pivots] @ (factor.to_coef @ w), factor.features @ w, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [40, 700])
+def test_negative_eigenvalues_are_seen_and_clipped(rng, n):
+    X = rng.standard_normal((n, 4))
+    bad = gram_matrix(X, Kernel("sigmoid", gamma=1.0, coef0=-1.0))
+    good = gram_matrix(X, Kernel("rbf"))
+    assert is_indefinite(bad, rng)
+    assert not is_indefinite(good, rng)
+    assert cholesky_factor(bad).indefinite
+    clipped = clip_spectrum(bad)
+    values = np.linalg.eigvalsh(clipped.values)
+    assert values[0] > -1e-9 * values[-1]
+    before = np.linalg.eigvalsh(bad.columns(np.arange(n)))
+    np.testing.assert_allclose(values, np.maximum(before, 0.0), atol=1e-9 * before[-1])
+
+
+def test_indefinite_with_an_empty_diagonal(rng):
+    exchange = FullGram(np.array([[0.0, 1.0], [1.0, 0.0]]))
+    assert is_indefinite(exchange, rng)
+    assert cholesky_factor(exchange).indefinite
+    np.testing.assert_allclose(clip_spectrum(exchange).values, np.full((2, 2), 0.5))

@@ -1,0 +1,201 @@
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import Ridge
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.preprocessing import minmax_scale
+
+from margindist import LSSVMClassifier
+from tests.reference.closed_forms import least_squares_system
+
+SHAPES = ["tall", "wide"]
+
+
+@pytest.fixture
+def problem(rng, request):
+    m, d = {"tall": (60, 7), "wide": (25, 40)}[getattr(request, "param", "tall")]
+    X = rng.normal(size=(m, d)) * (rng.random((m, d)) < 0.4)
+    return X, np.where(X[:, 0] + 0.3 * rng.normal(size=m) > 0, 1, 0), rng.random(m) + 0.5
+
+
+def kernel_of(name, X):
+    return X @ X.T if name == "linear" else rbf_kernel(X, gamma=1 / X.shape[1])
+
+
+@pytest.mark.parametrize("problem", SHAPES, indirect=True)
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_dual_space_solves_the_printed_system(problem, kernel, solver):
+    X, y, weights = problem
+    if solver == "cg" and kernel == "rbf":
+        pytest.skip("conjugate gradients are for the linear kernel")
+    K = kernel_of(kernel, X)
+    alpha, b = least_squares_system(K, 2.0 * y - 1.0, weights, C=3.0)
+    model = LSSVMClassifier(C=3.0, kernel=kernel, gamma="1/d", solver=solver, tol=1e-14).fit(X, y, weights)
+    np.testing.assert_allclose(model.decision_function(X), K @ alpha + b, atol=1e-6)
+    assert model.intercept_[0] == pytest.approx(b, abs=1e-6)
+    assert model.duality_gap_ < 1e-12
+    residuals = 2.0 * y - 1.0 - (K @ alpha + b)
+    assert model.objective_ == pytest.approx(0.5 * alpha @ K @ alpha + 1.5 * weights @ residuals**2)
+    if kernel == "rbf":
+        np.testing.assert_allclose(model.dual_coef_[0], alpha, atol=1e-8)
+
+
+@pytest.mark.parametrize("problem", SHAPES, indirect=True)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("kernel, solver", [("linear", "cholesky"), ("linear", "cg"), ("rbf", "cholesky")])
+def test_empirical_space_is_ridge_on_kernel_values(problem, kernel, solver, fit_intercept):
+    X, y, _ = problem
+    K = kernel_of(kernel, X)
+    ridge = Ridge(alpha=1 / 0.5, fit_intercept=fit_intercept).fit(K, 2.0 * y - 1.0)
+    model = LSSVMClassifier(
+        C=0.5, space="empirical", kernel=kernel, gamma="1/d", solver=solver, tol=1e-14, fit_intercept=fit_intercept
+    ).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), ridge.predict(K), atol=1e-6)
+    assert model.intercept_[0] == pytest.approx(ridge.intercept_, abs=1e-6)
+    assert model.duality_gap_ < 1e-10
+
+
+@pytest.mark.parametrize("problem", SHAPES, indirect=True)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_leave_one_out_is_refitting(problem, kernel, fit_intercept):
+    X, y, weights = problem
+    Cs = [0.1, 10.0]
+    model = LSSVMClassifier(kernel=kernel, gamma="1/d", fit_intercept=fit_intercept)
+    path = model.path(X, y, Cs, weights)
+    for k, C in enumerate(Cs):
+        model.set_params(C=C)
+        wrong = 0.0
+        for i in range(len(y)):
+            others = np.arange(len(y)) != i
+            value = model.fit(X[others], y[others], weights[others]).decision_function(X[[i]])[0]
+            assert path.loo_decision[k, i] == pytest.approx(value, abs=1e-8)
+            wrong += weights[i] * ((value > 0) != y[i])
+        assert path.loo_error[k] == pytest.approx(wrong / weights.sum())
+        model.fit(X, y, weights)
+        coef = model.coef_ if kernel == "linear" else model.dual_coef_
+        np.testing.assert_allclose(path.coef[k], coef, atol=1e-8)
+        np.testing.assert_allclose(path.intercept[k], model.intercept_, atol=1e-8)
+
+
+@pytest.mark.parametrize("problem", SHAPES, indirect=True)
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_leave_one_out_in_the_empirical_space_keeps_the_features(problem, kernel):
+    X, y, _ = problem
+    K = kernel_of(kernel, X)
+    path = LSSVMClassifier(kernel=kernel, gamma="1/d", space="empirical").path(X, y, [0.2])
+    for i in range(len(y)):
+        others = np.arange(len(y)) != i
+        ridge = Ridge(alpha=1 / 0.2).fit(K[others], 2.0 * y[others] - 1.0)
+        assert path.loo_decision[0, i] == pytest.approx(ridge.predict(K[[i]])[0], abs=1e-6)
+
+
+def test_path_of_several_classes():
+    X, y = load_iris(return_X_y=True)
+    model = LSSVMClassifier(kernel="rbf")
+    path = model.path(X, y, [1.0, 100.0])
+    assert path.loo_decision.shape == (2, 150, 3)
+    wrong = sum(
+        model.set_params(C=100.0).fit(np.delete(X, i, 0), np.delete(y, i)).predict(X[[i]])[0] != y[i]
+        for i in range(0, 150, 10)
+    )
+    assert wrong == (path.loo_decision[1].argmax(axis=1) != y)[::10].sum()
+    assert path.best_C in (1.0, 100.0)
+    assert path.loo_error[path.Cs == path.best_C] == path.loo_error.min()
+
+
+def test_path_leaves_the_estimator_alone_and_checks_its_Cs(problem):
+    X, y, _ = problem
+    model = LSSVMClassifier()
+    model.path(X, y, [1.0])
+    assert not hasattr(model, "classes_")
+    with pytest.raises(ValueError, match=r"LSSVMClassifier.path: Cs must be positive numbers, got .*-1"):
+        model.path(X, y, [1.0, -1.0])
+
+
+@pytest.mark.parametrize("space", ["dual", "empirical"])
+@pytest.mark.parametrize("solver", ["cholesky", "cg"])
+def test_weights_are_repetitions(problem, space, solver):
+    X, y, _ = problem
+    times = np.arange(len(y)) % 3
+    model = LSSVMClassifier(space=space, solver=solver, tol=1e-14)
+    weighted = model.fit(X, y, times).decision_function(X)
+    repeated = model.fit(np.repeat(X, times, axis=0), np.repeat(y, times)).decision_function(X)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-6)
+
+
+def test_bias_is_not_penalised(problem):
+    X, y, _ = problem
+    model = LSSVMClassifier(C=1e-9).fit(X, y)
+    assert model.intercept_[0] == pytest.approx(np.mean(2.0 * y - 1.0), abs=1e-6)
+    np.testing.assert_allclose(model.decision_function(X).mean(), np.mean(2.0 * y - 1.0), atol=1e-12)
+    moved = LSSVMClassifier().fit(X + 3.0, y)
+    np.testing.assert_allclose(moved.decision_function(X + 3.0), LSSVMClassifier().fit(X, y).decision_function(X))
+
+
+def test_features_far_from_zero_cost_no_digits(problem):
+    X, y, _ = problem
+    near, far = LSSVMClassifier(C=10).fit(X, y), LSSVMClassifier(C=10).fit(X + 2.0**20, y)
+    np.testing.assert_allclose(far.coef_, near.coef_, rtol=1e-6)
+
+
+def test_solver_is_chosen_by_shape(problem, monkeypatch):
+    X, y, _ = problem
+    wide = sp.hstack([sp.csr_array(X), sp.csr_array((len(y), 100))], format="csr")
+    assert LSSVMClassifier().fit(wide, y).solver_ == "cholesky"
+    monkeypatch.setattr("margindist.estimators.lssvm._LARGEST_FACTOR", 50)
+    auto, direct = LSSVMClassifier().fit(wide, y), LSSVMClassifier(solver="cholesky").fit(wide, y)
+    assert (auto.solver_, direct.solver_) == ("cg", "cholesky")
+    assert LSSVMClassifier().fit(wide.toarray(), y).solver_ == "cholesky"
+    assert auto.duality_gap_ <= auto.tol
+    assert auto.objective_ == pytest.approx(direct.objective_, rel=1e-8)
+
+
+def test_certificate_bounds_the_distance_to_the_optimum(problem):
+    X, y, _ = problem
+    optimum = LSSVMClassifier(C=100).fit(X, y).objective_
+    with pytest.warns(ConvergenceWarning, match="duality gap"):
+        rough = LSSVMClassifier(C=100, solver="cg", max_iter=3).fit(X, y)
+    assert rough.n_iter_ == 3
+    assert 0 < rough.objective_ - optimum <= rough.duality_gap_ * rough.objective_
+
+
+def test_messages(problem):
+    X, y, _ = problem
+    with pytest.raises(ValueError, match="solver='cg' works with kernel='linear' only, got kernel='rbf'"):
+        LSSVMClassifier(kernel="rbf", solver="cg").fit(X, y)
+    with pytest.raises(ValueError, match="kernel must be positive semi-definite"):
+        LSSVMClassifier(C=1e3, kernel="precomputed").fit(-(X @ X.T), y)
+
+
+def test_the_empirical_space_takes_any_kernel(problem):
+    X, y, _ = problem
+    K = X @ X.T
+    minus = LSSVMClassifier(kernel="precomputed", space="empirical").fit(-K, y)
+    plus = LSSVMClassifier(kernel="precomputed", space="empirical").fit(K, y)
+    np.testing.assert_allclose(minus.decision_function(-K), plus.decision_function(K), atol=1e-10)
+
+
+def test_a_given_kernel_matrix_is_not_changed(problem):
+    X, y, weights = problem
+    weights[::5] = 0
+    K = np.ascontiguousarray(X @ X.T)
+    before = K.copy()
+    for space in ("dual", "empirical"):
+        model = LSSVMClassifier(kernel="precomputed", space=space).fit(K, y, weights)
+        np.testing.assert_array_equal(K, before)
+        linear = LSSVMClassifier(space=space).fit(X, y, weights)
+        np.testing.assert_allclose(model.decision_function(K), linear.decision_function(X), atol=1e-8)
+
+
+def test_real_data_all_ways_agree():
+    X, y = load_breast_cancer(return_X_y=True)
+    X = minmax_scale(X)
+    expected = LSSVMClassifier(kernel="precomputed").fit(X @ X.T, y).decision_function(X @ X.T)
+    for model in (LSSVMClassifier(), LSSVMClassifier(solver="cg", tol=1e-12)):
+        np.testing.assert_allclose(model.fit(X, y).decision_function(X), expected, atol=1e-5)
+    single = LSSVMClassifier().fit(X.astype(np.float32), y)
+    np.testing.assert_allclose(single.decision_function(X), expected, atol=1e-3)

@@ -1,0 +1,555 @@
+"""Online learners: single steps, whole runs against slow versions, theorems, streams, errors."""
+
+import pickle
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_iris, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import linear_kernel
+from sklearn.preprocessing import minmax_scale
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from margindist import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
+from margindist.datasets import make_threshold
+from margindist.margins import update_bound
+from margindist.solvers import online, online_kernel
+from margindist.solvers._rows import as_rows
+from tests.reference import online as reference
+
+P_100 = 2 * np.log(100)
+LEARNERS = [
+    PUMMAClassifier(),
+    PUMMAClassifier(p=3.5),
+    PUMMAClassifier(soft_margin=0.5),
+    ROMMAClassifier(),
+    ROMMAClassifier(aggressive=False, fit_intercept=False),
+    ROMMAClassifier(soft_margin=0.5, intercept_scaling=1.0),
+    ALMAClassifier(alpha=0.5),
+    ALMAClassifier(p=3.5, alpha=0.5),
+    ALMAClassifier(alpha=0.5, soft_margin=0.5),
+    MICRAClassifier(),
+    MICRAClassifier(soft_margin=0.5, fit_intercept=False),
+]
+every_learner = pytest.mark.parametrize("learner", LEARNERS, ids=repr)
+hard_or_soft_plane = [learner for learner in LEARNERS if getattr(learner, "p", 2.0) == 2.0]
+
+
+def separable(seed, n_samples=40, n_features=5, gap=0.2, bias=0.3, zeros=0.3):
+    """Draw rows, some entries zero, that a hyperplane with bias separates; both labels occur, longest row first."""
+    rng = np.random.default_rng(seed)
+    w = rng.normal(size=n_features)
+    w /= np.linalg.norm(w)
+    X = rng.normal(size=(20 * n_samples, n_features)) * (rng.random((20 * n_samples, n_features)) > zeros)
+    score = X @ w + bias
+    X, score = X[np.abs(score) > gap][:n_samples], score[np.abs(score) > gap][:n_samples]
+    order = np.argsort(-np.linalg.norm(X, axis=1), kind="stable")[:1]
+    order = np.concatenate([order, np.setdiff1d(np.arange(len(X)), order)])
+    y = np.where(score[order] > 0, 1, -1)
+    y[np.argmin(score[order])], y[np.argmax(score[order])] = -1, 1
+    return X[order], y
+
+
+def best_margin(X, y, p, with_bias=True):
+    """Return the largest p-norm margin by a conic solver."""
+    w, b = cp.Variable(X.shape[1]), cp.Variable()
+    norm = cp.norm2(w) if p == 2 else cp.pnorm(w, p / (p - 1))
+    constraints = [cp.multiply(y, X @ w + (b if with_bias else 0)) >= 1]
+    cp.Problem(cp.Minimize(norm), constraints).solve(solver=cp.CLARABEL)
+    return 1 / norm.value
+
+
+def fit(learner, X, y):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return learner.fit(X, y)
+
+
+def copy_of(learner, **parameters):
+    return type(learner)(**{**learner.get_params(), **parameters})
+
+
+# ---------------------------------------------------------------------- single steps
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0, P_100])
+@pytest.mark.parametrize("seed", range(4))
+def test_step_solves_the_two_constraint_problem(p, seed):
+    rng = np.random.default_rng(seed)
+    z, theta = rng.normal(size=6), rng.normal(size=6)
+    z *= 0.5 / abs(z).max()
+    v = reference.inverse_link(theta, p)
+    square = np.linalg.norm(theta, p) ** 2
+    z -= max(0.0, v @ z - 1.0) * theta / square
+    w = cp.Variable(6)
+    norm = cp.norm2(w) if p == 2 else cp.pnorm(w, p / (p - 1))
+    cp.Problem(cp.Minimize(norm), [w @ z >= 2, w @ theta >= square]).solve(solver=cp.CLARABEL)
+    if p == 2:
+        alpha, beta, length, feasible = online.two_constraints(theta @ z, z @ z, square, 2.0)
+    else:
+        alpha, beta, length, feasible = online.two_constraints_p(z, theta, 0.0, p, 2.0)
+    assert feasible
+    np.testing.assert_allclose(np.sqrt(length), norm.value, rtol=1e-5)
+    np.testing.assert_allclose(reference.inverse_link(alpha * z + beta * theta, p), w.value, rtol=1e-2, atol=2e-3)
+
+
+def test_newton_agrees_with_a_generic_minimiser(rng):
+    worst = 0.0
+    for case in range(3000):
+        p = rng.choice([2.5, 3.0, 5.0, P_100, 27.6])
+        d = rng.integers(2, 12)
+        theta = rng.normal(size=d) * 10.0 ** rng.integers(-3, 4)
+        z = rng.normal(size=d) * 10.0 ** rng.integers(-3, 4)
+        if case % 3 == 0:  # nearly parallel, in either direction
+            z = theta * rng.choice([-1.0, 1.0]) * rng.random() + 1e-4 * z * np.linalg.norm(theta) / np.linalg.norm(z)
+        if case % 2 == 0:  # zeros in one, the other or both
+            z[rng.random(d) < 0.4] = 0.0
+            theta[rng.random(d) < 0.4] = 0.0
+        v = reference.inverse_link(theta, p)
+        if not z.any() or v @ z >= 2.0:
+            continue
+        square = np.linalg.norm(theta, p) ** 2
+        inside = rng.random(d) < 0.7
+        inside |= z != 0.0
+        rest = np.linalg.norm(theta[~inside], p) if not inside.all() else 0.0
+        alpha, beta, length, feasible = online.two_constraints_p(z[inside], theta[inside], rest, p, 2.0)
+        if not feasible:
+            continue
+        w = reference.inverse_link(alpha * z + beta * theta, p)
+        expected, _ = reference.two_constraints(z, theta, p, 2.0)
+        assert np.isfinite(w).all() and alpha > 0.0 and beta >= 0.0
+        scale = np.linalg.norm(w, p / (p - 1)) * np.linalg.norm(z, p)
+        assert w @ z >= 2.0 - 1e-9 * scale
+        assert w @ theta >= square - 1e-9 * np.sqrt(length * square)
+        q_norm, generic = np.sqrt(length), np.linalg.norm(expected, p / (p - 1))
+        # Both are dual values, so the larger is the better; the generic one loses digits where the maximum is sharp.
+        assert q_norm >= generic * (1 - 1e-10)
+        worst = max(worst, q_norm / generic - 1)
+    assert worst < 1e-5
+
+
+@pytest.mark.parametrize("p", [2.0, 5.0])
+def test_opposite_vectors_have_no_solution(p):
+    theta = np.array([1.0, -2.0, 0.5])
+    if p == 2.0:
+        *_, feasible = online.two_constraints(-(theta @ theta), theta @ theta, theta @ theta, 2.0)
+    else:
+        *_, feasible = online.two_constraints_p(-theta, theta, 0.0, p, 2.0)
+    assert not feasible
+
+
+# ---------------------------------------------------------------------- whole passes against slow versions
+
+
+def row_by_row(method, X, y, constant=0.0):
+    """Yield the state after every row."""
+    state = online.linear_state(method, X.shape[1], constant)
+    for i in range(len(y)):
+        rows = as_rows(X[i : i + 1])
+        online.learn_rows(method, rows, y[i : i + 1].astype(float), online.norms_of(method, rows), state)
+        yield state
+
+
+@pytest.mark.parametrize("p", [2.0, 3.0, P_100])
+def test_pumma_follows_the_paper(p):
+    X, y = separable(0, n_samples=60, n_features=8)
+    expected = list(reference.pumma(X, y, p, 0.1))
+    states = row_by_row(online.PUMMA(p, 0.1, 0.0), X, y)
+    trace = [(online.weights(state), state.track[0].bias) for state in states][-len(expected) :]
+    for (w, b), (w_expected, b_expected) in zip(trace, expected):
+        np.testing.assert_allclose(w, w_expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(b, b_expected, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("short", [0.0, 0.9])
+def test_romma_follows_the_paper(short):
+    X, y = separable(1, n_samples=60)
+    lifted = np.column_stack([X, np.full(len(X), 1.5)])
+    trace = row_by_row(online.ROMMA(short, 0.0, True), X, y, constant=1.5)
+    for state, w in zip(trace, reference.romma(lifted, y, short)):
+        np.testing.assert_allclose(online.weights(state), w[:-1], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(state.track[0].bias, 1.5 * w[-1], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("p", [2.0, 4.0, P_100])
+def test_alma_follows_the_paper(p):
+    X, y = separable(2, n_samples=60)
+    lifted = np.column_stack([X, np.full(len(X), 1.5)])
+    trace = row_by_row(online.ALMA(p, 0.5, np.sqrt(8) / 0.5, np.sqrt(2), 0.0, True), X, y, constant=1.5)
+    for state, w in zip(trace, reference.alma(lifted, y, p, 0.5)):
+        np.testing.assert_allclose(online.weights(state), w[:-1], rtol=1e-7, atol=1e-10)
+        np.testing.assert_allclose(state.track[0].bias, 1.5 * w[-1], rtol=1e-7, atol=1e-10)
+
+
+def test_micra_follows_the_paper():
+    X, y = separable(3, n_samples=60)
+    trace = row_by_row(online.MICRA(1.0, 0.3, 0.4, 0.6, 0.0, False), X, y)
+    for state, u in zip(trace, reference.micra(X, y, 1.0, 0.3, 0.4, 0.6)):
+        np.testing.assert_allclose(online.weights(state), u, rtol=1e-9, atol=1e-12)
+
+
+def test_pumma_is_romma_on_difference_vectors():
+    X, y = separable(4, n_samples=80)
+    romma, pair, steps = online.linear_state(online.ROMMA(0.95, 0.0, False), X.shape[1]), {}, 0
+    for i, state in enumerate(row_by_row(online.PUMMA(2.0, 0.1, 0.0), X, y)):
+        if state.track[0].n_updates > steps or len(pair) < 2:
+            pair[y[i]] = X[i] if state.track[0].n_updates > steps else pair.get(y[i], X[i])
+        if state.track[0].n_updates > steps:
+            steps = state.track[0].n_updates
+            rows = as_rows(np.ascontiguousarray((pair[1] - pair[-1])[None] / 2))
+            method = online.ROMMA(0.95, 0.0, False)
+            assert online.learn_rows(method, rows, np.ones(1), online.norms_of(method, rows), romma) == 1
+        np.testing.assert_allclose(online.weights(romma), online.weights(state), rtol=1e-9, atol=1e-12)
+    assert steps > 5
+
+
+def test_first_rows_of_one_class():
+    X, y = separable(5)
+    negatives = X[y == -1]
+    model = PUMMAClassifier().partial_fit(negatives[:3], [-1] * 3, classes=[-1, 1])
+    assert model.n_updates_ == 0 and (model.predict(X) == -1).all()
+    positive = X[y == 1][:1]
+    model.partial_fit(positive, [1])
+    z = positive[0] - negatives[0]
+    np.testing.assert_allclose(model.coef_[0], 2 * z / (z @ z))
+    np.testing.assert_allclose(model.decision_function(np.vstack([positive, negatives[:1]])), [1.0, -1.0])
+
+
+# ---------------------------------------------------------------------- theorems
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6), p=st.sampled_from([2.0, 3.0, 6.0]), delta=st.sampled_from([0.05, 0.3, 1.0]))
+def test_pumma_reaches_its_share_within_its_bound(seed, p, delta):
+    X, y = separable(seed, n_samples=25, gap=0.3)
+    model = PUMMAClassifier(p=p, delta=delta, max_iter=20000).fit(X, y)
+    best = best_margin(X, y, p)
+    assert model.converged_
+    assert model.margin_ >= (1 - delta) * best * (1 - 1e-5)
+    assert 1 - delta - 1e-6 <= model.margin_share_ <= model.margin_ / best * (1 + 1e-5)
+    assert model.n_updates_ <= update_bound(best, np.linalg.norm(X, p, axis=1).max(), delta, p) * (1 + 1e-6)
+    scores = y * model.decision_function(X)
+    np.testing.assert_allclose(model.margin_, scores.min() / np.linalg.norm(model.coef_[0], p / (p - 1)))
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 10**6), p=st.sampled_from([2.0, 3.0, P_100]), soft=st.booleans())
+def test_pumma_never_gets_shorter(seed, p, soft):
+    X, y = separable(seed)
+    squares = [s.track[0].square for s in row_by_row(online.PUMMA(p, 0.1, 0.7 if soft and p == 2.0 else 0.0), X, y)]
+    assert (np.diff(squares) >= -1e-12 * np.array(squares[1:])).all()
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), delta=st.sampled_from([0.1, 0.5]))
+def test_romma_reaches_its_share_within_its_bound(seed, delta):
+    X, y = separable(seed, n_samples=25, gap=0.3)
+    R = np.linalg.norm(X, axis=1).max()
+    lifted = np.column_stack([X, np.full(len(X), R)])
+    best = best_margin(lifted, y, 2, with_bias=False)
+    model = ROMMAClassifier(delta=delta, max_iter=20000).fit(X, y)
+    w = np.append(model.coef_[0], model.intercept_[0] / R)
+    assert (y * (lifted @ w)).min() / np.linalg.norm(w) >= (1 - delta) * best * (1 - 1e-6)
+    assert 1 - delta - 1e-6 <= model.margin_share_
+    assert (
+        model.n_updates_ <= 2 * R**2 / (delta * best) ** 2
+    )  # the longest row comes first, so R is right from the start
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 10**6), order=st.randoms(use_true_random=False))
+def test_growing_constant_keeps_rommas_guarantee(seed, order):
+    X, y = separable(seed, n_samples=25, gap=0.3)
+    rows = sorted(range(len(X)), key=lambda i: np.linalg.norm(X[i]))  # the worst order: the constant grows at every row
+    X, y = X[rows], y[rows]
+    R = np.linalg.norm(X, axis=1).max()
+    lifted = np.column_stack([X, np.full(len(X), R)])
+    model = ROMMAClassifier(delta=0.2, max_iter=20000).fit(X, y)
+    w = np.append(model.coef_[0], model.intercept_[0] / R)
+    best = best_margin(lifted, y, 2, with_bias=False)
+    assert (y * (lifted @ w)).min() / np.linalg.norm(w) >= 0.8 * best * (1 - 1e-6)
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), p=st.sampled_from([2.0, 4.0]), alpha=st.sampled_from([0.3, 0.7]))
+def test_alma_reaches_its_share_within_its_bound(seed, p, alpha):
+    X, y = separable(seed, n_samples=25, gap=0.3)
+    R = np.linalg.norm(X, p, axis=1).max()
+    unit = np.column_stack([X, np.full(len(X), R)])
+    unit /= np.linalg.norm(unit, p, axis=1)[:, None]
+    best = best_margin(unit, y, p, with_bias=False)
+    model = ALMAClassifier(p=p, alpha=alpha, intercept_scaling=R, max_iter=50000).fit(X, y)
+    w = np.append(model.coef_[0], model.intercept_[0] / R)
+    assert model.converged_
+    assert (y * (unit @ w)).min() / np.linalg.norm(w, p / (p - 1)) >= (1 - alpha) * best * (1 - 1e-5)
+    assert model.n_updates_ <= 2 * (p - 1) / best**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4
+
+
+@settings(max_examples=6, deadline=None)
+@given(seed=st.integers(0, 10**6), beta=st.sampled_from([0.2, 1.0]), zeta=st.sampled_from([0.3, 0.6]))
+def test_micra_ends_within_its_bound(seed, beta, zeta):
+    X, y = separable(seed, n_samples=25, gap=0.4, bias=0.0)
+    R = np.linalg.norm(X, axis=1).max()
+    best = best_margin(X, y, 2, with_bias=False)
+    model = MICRAClassifier(eta=0.5, beta=beta, epsilon=0.6, zeta=zeta, fit_intercept=False, max_iter=10**6).fit(X, y)
+    bound = reference.micra_step_bound(best, R, 0.5, beta, 0.6, zeta)
+    assert model.n_updates_ <= bound
+    assert model.margin_ >= beta * R / bound**0.6
+    assert model.margin_share_ <= model.margin_ / best * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("learner", hard_or_soft_plane, ids=repr)
+def test_soft_margin_is_a_column_a_sample(learner):
+    if learner.soft_margin == 0.0:
+        learner = copy_of(learner, soft_margin=0.5)
+    X, y = separable(7, n_samples=30)
+    X, y = np.vstack([X, X[:4]]), np.concatenate([y, -y[:4]])  # four contradictions
+    constant = {"intercept_scaling": 1.0} if hasattr(learner, "intercept_scaling") else {}
+    learner = copy_of(learner, max_iter=2000, **constant)
+    wide = np.hstack([X, np.sqrt(learner.soft_margin) * np.eye(len(X))])
+    soft, hard = fit(learner, X, y), fit(copy_of(learner, soft_margin=0.0), wide, y)
+    assert soft.n_updates_ == hard.n_updates_
+    np.testing.assert_allclose(soft.coef_[0], hard.coef_[0, : X.shape[1]], rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(soft.intercept_, hard.intercept_, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose([soft.margin_, soft.margin_share_], [hard.margin_, hard.margin_share_], rtol=1e-6)
+
+
+# ---------------------------------------------------------------------- one model, however the rows come
+
+
+def close(model, other, X, rtol=1e-8):
+    values = model.decision_function(X)
+    np.testing.assert_allclose(other.decision_function(X), values, rtol=rtol, atol=rtol * np.abs(values).max())
+
+
+@every_learner
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_chunks_make_the_same_model_as_one_pass(learner, n_classes):
+    X, y = load_iris(return_X_y=True)
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(np.flatnonzero(y < n_classes))
+    X, y = X[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
+    whole = fit(copy_of(learner, max_iter=1), X, y)
+    single, chunks = copy_of(learner), copy_of(learner)
+    for i in range(len(y)):
+        single.partial_fit(X[i : i + 1], y[i : i + 1], classes=np.unique(y))
+    for part in np.array_split(np.arange(len(y)), 7):
+        chunks.partial_fit(sp.csr_array(X[part]), y[part].tolist(), classes=np.unique(y).tolist())
+    for other in (single, chunks):
+        close(whole, other, X)
+        np.testing.assert_array_equal(other.n_updates_, whole.n_updates_)
+
+
+@pytest.mark.parametrize("learner", hard_or_soft_plane, ids=repr)
+@pytest.mark.parametrize("values", [1 << 26, 1 << 12], ids=["one block", "blocks"])
+def test_linear_kernel_is_the_linear_model(learner, values, monkeypatch):
+    monkeypatch.setattr(online_kernel, "_VALUES", values)
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(y))
+    X, y = X[order], y[order]
+    plain = copy_of(learner, max_iter=5)
+    kernel = copy_of(learner, max_iter=5, kernel=linear_kernel)
+    fit(plain, X, y), fit(kernel, X, y)
+    close(plain, kernel, X, 1e-7)
+    np.testing.assert_array_equal(kernel.n_updates_, plain.n_updates_)
+    np.testing.assert_allclose(kernel.margin_, plain.margin_, rtol=1e-6, atol=1e-10)
+    np.testing.assert_allclose(kernel.margin_share_, plain.margin_share_, rtol=1e-6, atol=1e-10)
+    given_matrix = fit(copy_of(kernel, kernel="precomputed"), X @ X.T, y)
+    np.testing.assert_allclose(given_matrix.decision_function(X @ X.T), kernel.decision_function(X), rtol=1e-7)
+    plain.partial_fit(X[:20], y[:20])
+    kernel.partial_fit(X[:20], y[:20])
+    close(plain, kernel, X, 1e-7)
+
+
+def test_kernel_stream_stores_only_what_it_uses():
+    X, y = make_classification(400, n_features=6, random_state=0)
+    whole = fit(PUMMAClassifier(kernel="rbf", soft_margin=0.1, max_iter=1), X, y)
+    stream = PUMMAClassifier(kernel="rbf", soft_margin=0.1)
+    for part in np.array_split(np.arange(400), 9):
+        stream.partial_fit(X[part], y[part], classes=[0, 1])
+    close(whole, stream, X)
+    np.testing.assert_array_equal(stream.support_, whole.support_)
+    np.testing.assert_array_equal(X[stream.support_], stream.support_vectors_)
+    assert len(stream.support_) < 400 and stream.dual_coef_.any(axis=0).all()
+
+
+@pytest.mark.parametrize("learner", [LEARNERS[0], LEARNERS[1], LEARNERS[3], LEARNERS[7], LEARNERS[9]], ids=repr)
+def test_single_precision_rows_are_taken_as_they_are(learner):
+    X, y = separable(8)
+    double = fit(copy_of(learner, max_iter=2), X.astype(np.float32).astype(float), y)
+    single = fit(copy_of(learner, max_iter=2), X.astype(np.float32), y)
+    np.testing.assert_allclose(single.coef_, double.coef_, rtol=1e-6)
+
+
+@pytest.mark.parametrize("p", [2.0, "auto"])
+def test_scale_of_the_features_does_not_matter(p):
+    X, y = separable(9)
+    model = PUMMAClassifier(p=p).fit(X, y)
+    for factor in (1e-60, 1e60):
+        other = PUMMAClassifier(p=p).fit(X * factor, y)
+        assert other.n_updates_ == model.n_updates_
+        np.testing.assert_allclose(other.coef_ * factor, model.coef_, rtol=1e-6)
+
+
+def test_millions_of_features():
+    rng = np.random.default_rng(0)
+    d, n = 2_000_000, 60
+    columns = rng.integers(0, d, size=(n, 20))
+    y = np.where(rng.random(n) < 0.5, -1, 1)
+    columns[:, 0] = np.where(y > 0, 17, 18)
+    X = sp.csr_matrix((np.ones(n * 20), (np.repeat(np.arange(n), 20), columns.ravel())), shape=(n, d))
+    X.sum_duplicates()
+    model = PUMMAClassifier(p="auto", delta=0.05).fit(X, y)
+    assert model.converged_ and np.isfinite(model.coef_).all()
+    assert model.margin_share_ >= 0.95 - 1e-9
+    assert set(np.argsort(-np.abs(model.coef_[0]))[:2]) == {17, 18}  # the two features that matter
+
+
+@every_learner
+def test_overlapping_classes_end_in_one_warning_and_finite_numbers(learner):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 3, 60)
+    with pytest.warns(ConvergenceWarning, match="set soft_margin") as caught:
+        model = copy_of(learner, max_iter=3).fit(X, y)
+    assert len(caught) == 1 and not model.converged_ and model.n_iter_ == 3
+    assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all() and np.isfinite(model.margin_).all()
+
+
+def test_norm_stays_right_over_many_steps():
+    X, y = load_iris(return_X_y=True)
+    method = online.PUMMA(2.0, 0.01, 1.0)
+    state = online.linear_state(method, 4, n_samples=len(y))
+    signs = np.where(y == 1, 1.0, -1.0)
+    while state.track[0].n_updates < 4000:
+        online.learn_rows(method, as_rows(X), signs, np.empty(0), state)
+    track = state.track[0]
+    coefs = track.scale * state.soft_coefs
+    np.testing.assert_allclose(track.soft_square, coefs @ coefs, rtol=1e-9)
+    np.testing.assert_allclose(track.square, np.sum(online.weights(state) ** 2) + coefs @ coefs, rtol=1e-9)
+    np.testing.assert_allclose(online.weights(state), coefs @ X, rtol=1e-6)
+    np.testing.assert_allclose(track.mass, np.abs(coefs).sum(), rtol=1e-6)
+
+
+# ---------------------------------------------------------------------- what comes in
+
+
+@parametrize_with_checks(
+    [PUMMAClassifier(), PUMMAClassifier(p="auto"), ROMMAClassifier(), PUMMAClassifier(kernel="rbf")]
+)
+def test_scikit_learn_checks_of_hard_margins(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize(
+    ("learner", "message"),
+    [
+        (PUMMAClassifier(p=1.5), "PUMMAClassifier: p must be 'auto' or a number that is at least 2, got 1.5"),
+        (PUMMAClassifier(delta=0.0), r"delta must be in \(0, 1\], got 0.0"),
+        (PUMMAClassifier(p=3, soft_margin=1.0), "soft_margin needs p=2, got p=3"),
+        (PUMMAClassifier(p=3, kernel="rbf"), "kernels need p=2, got p=3"),
+        (ROMMAClassifier(soft_margin=-1), "soft_margin must be a number that is not negative, got -1"),
+        (ROMMAClassifier(intercept_scaling=0), "intercept_scaling must be 'auto' or a positive number, got 0"),
+        (ALMAClassifier(B=0), "B must be None or a positive number, got 0"),
+        (MICRAClassifier(zeta=2), r"zeta must be in \(0, 1\], got 2"),
+    ],
+)
+@pytest.mark.parametrize("way", ["fit", "partial_fit"])
+def test_parameters_are_checked(learner, message, way):
+    X, y = separable(0)
+    with pytest.raises(ValueError, match=message):
+        learner.fit(X, y) if way == "fit" else learner.partial_fit(X, y, classes=[-1, 1])
+
+
+def test_small_batches_are_checked_too():
+    X, y = separable(0)
+    model = PUMMAClassifier()
+    with pytest.raises(ValueError, match="the first call of partial_fit needs classes"):
+        model.partial_fit(X, y)
+    model.partial_fit(X, y, classes=[-1, 1])
+    for bad in (np.nan, np.inf):
+        row = X[:1].copy()
+        row[0, 2] = bad
+        for form in (np.asarray, sp.csr_matrix, sp.csr_array):
+            with pytest.raises(ValueError, match=r"NaN|infinity"):
+                model.partial_fit(form(row), y[:1])
+    with pytest.raises(ValueError, match="features"):
+        model.partial_fit(X[:1, :3], y[:1])
+    with pytest.raises(ValueError, match="inconsistent"):
+        model.partial_fit(X[:1], y[:2])
+    with pytest.raises(ValueError, match=r"y has the labels .*5.*, which are not among the classes"):
+        model.partial_fit(X[:1], np.array([5]))
+    with pytest.raises(ValueError, match="not the same as on last call"):
+        model.partial_fit(X[:1], y[:1], classes=[-1, 2])
+    with pytest.raises(ValueError, match="Expected 2D array"):
+        model.partial_fit(X[0], y[:1])
+    with pytest.raises(ValueError, match="delta must be"):
+        model.set_params(delta=7).partial_fit(X[:1], y[:1])
+    with pytest.raises(ValueError, match="cannot change between calls"):
+        model.set_params(delta=0.1, soft_margin=2.0).partial_fit(X[:1], y[:1])
+
+
+def test_streams_refuse_what_needs_all_rows():
+    X, y = separable(0)
+    with pytest.raises(ValueError, match="gamma='scale' looks at all rows"):
+        PUMMAClassifier(kernel="rbf", gamma="scale").partial_fit(X, y, classes=[-1, 1])
+    with pytest.raises(ValueError, match="kernel='precomputed' works with fit only"):
+        PUMMAClassifier(kernel="precomputed").partial_fit(X @ X.T, y, classes=[-1, 1])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_learning_goes_on_after_fit_and_pickling(kernel):
+    X, y = separable(0)
+    model = fit(PUMMAClassifier(kernel=kernel, soft_margin=1.0), X[:30], y[:30])
+    copy = pickle.loads(pickle.dumps(model))
+    model.partial_fit(X[30:], y[30:])
+    copy.partial_fit(sp.csr_matrix(X[30:]), y[30:]) if kernel == "linear" else copy.partial_fit(X[30:], y[30:])
+    close(model, copy, X)
+    assert model.set_params(delta=0.5).partial_fit(X[:1], y[:1]) is model
+
+
+def test_attributes_belong_to_the_kind_of_model():
+    X, y = separable(0)
+    model = PUMMAClassifier()
+    assert not hasattr(model, "coef_") and not hasattr(model, "intercept_")
+    assert hasattr(fit(model, X, y), "coef_")
+    assert not hasattr(fit(model.set_params(kernel="rbf"), X, y), "coef_")
+
+
+def test_soft_margin_classifies_overlapping_classes_well():
+    X, y = load_iris(return_X_y=True)
+    X = minmax_scale(X)
+    for learner in (PUMMAClassifier, ROMMAClassifier, MICRAClassifier):
+        model = learner(soft_margin=1.0, max_iter=1000).fit(X, y)
+        assert model.converged_ and model.score(X, y) > 0.9
+
+
+# ---------------------------------------------------------------------- the paper's data
+
+
+@pytest.mark.parametrize("r", [1, 4, 8, 16])
+def test_threshold_data(r):
+    X, y = make_threshold(2000, r=r, random_state=1)
+    again, labels = make_threshold(2000, r=r, random_state=1)
+    np.testing.assert_array_equal(X, again)
+    np.testing.assert_array_equal(y, labels)
+    assert X.shape == (2000, 100) and set(np.unique(X)) == {-1.0, 1.0} and 0.45 < (y > 0).mean() < 0.55
+    relevant = np.argsort(-(y @ X))[:16]
+    np.testing.assert_array_equal(y > 0, (X[:, relevant] > 0).sum(axis=1) >= r)
+
+
+def test_threshold_data_checks_its_numbers():
+    with pytest.raises(ValueError, match="1 <= r <= k <= n_features"):
+        make_threshold(r=17, k=16)
+
+
+def test_p_norms_find_few_relevant_features_faster():
+    X, y = make_threshold(400, r=4, random_state=0)
+    plain, bent = PUMMAClassifier(max_iter=5000).fit(X, y), PUMMAClassifier(p="auto", max_iter=5000).fit(X, y)
+    assert bent.converged_ and plain.converged_
+    share = [np.sort(np.abs(m.coef_[0]))[-16:].sum() / np.abs(m.coef_[0]).sum() for m in (plain, bent)]
+    assert share[1] > share[0]
