@@ -4,6 +4,7 @@ from margindist.estimators.ldm import LDMClassifier
 from margindist.estimators.lssvm import LSSVMClassifier
 from margindist.estimators.mam import MAMClassifier
 from margindist.estimators.msvmav import MSVMAvClassifier
+from margindist.estimators.odm import ODMClassifier
 from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
 from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
 from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
@@ -19,6 +20,7 @@ __all__ = [
     "MDOClassifier",
     "MICRAClassifier",
     "MSVMAvClassifier",
+    "ODMClassifier",
     "PUMMAClassifier",
     "ROMMAClassifier",
     "SVRClassifier",

@@ -386,6 +386,12 @@ class Factor(NamedTuple):
     remainder: float  # trace of G − F Fᵀ
     indefinite: bool  # a negative eigenvalue showed
 
+    def row_coefficients(self, coef):
+        """Return one coefficient a training row from the weights of the features."""
+        alpha = np.zeros(len(self.features))
+        alpha[self.pivots] = self.to_coef @ coef
+        return alpha
+
 
 def _finish(features, pivots, diagonal, indefinite):
     left = diagonal - np.einsum("ij,ij->i", features, features)

@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-__all__ = ["LDM"]
+__all__ = ["LDM", "ODM"]
 
 
 class LDM(NamedTuple):
@@ -92,6 +92,64 @@ class LDM(NamedTuple):
         return 2.0 * self.lambda2 * abs(mean) + self.value(square_norm, margins, weights) * 1.0
 
 
+class ODM(NamedTuple):
+    r"""Optimal margin distribution machine: every margin within :math:`[1 - \theta, 1 + \theta]`.
+
+    .. math:: \varphi(z) = \frac{\lambda}{M (1-\theta)^2} \sum_i s_i (\xi_i^2 + \mu \epsilon_i^2), \quad
+              \xi_i = \max(0, 1 - \theta - z_i), \; \epsilon_i = \max(0, z_i - 1 - \theta)
+
+    The loss is a mean over samples. It has a continuous slope, so the dual point is the negative slope itself:
+    ``a_i`` is positive below the band, negative above it and zero within.
+    """
+
+    lam: float  # price of leaving the band
+    mu: float  # price above the band relative to below, in (0, 1]
+    theta: float  # half-width of the free band, in [0, 1)
+
+    hard = False  # margins outside the band are priced, not forbidden
+    coupled = False  # the slope of a row's loss depends on its own margin only
+
+    def upper(self, weights):
+        """Return the largest value each row's multiplier can take."""
+        return np.full(len(weights), np.inf)
+
+    def prices(self, weights):
+        """Return what one unit of squared shortfall costs, row by row."""
+        return self.lam / (weights.sum() * (1.0 - self.theta) ** 2) * weights
+
+    def deviations(self, margins):
+        """Return how far each margin is below the band, and how far above it."""
+        return np.maximum(0.0, 1.0 - self.theta - margins), np.maximum(0.0, margins - 1.0 - self.theta)
+
+    def value(self, square_norm, margins, weights):
+        """Return the objective at a point with these margins."""
+        short, beyond = self.deviations(margins)
+        return 0.5 * square_norm + self.prices(weights) @ (short**2 + self.mu * beyond**2)
+
+    def slope(self, margins, weights):
+        """Return the derivative of the objective by each margin."""
+        short, beyond = self.deviations(margins)
+        return 2.0 * self.prices(weights) * (self.mu * beyond - short)
+
+    def curvature(self, margins, weights):
+        """Return the second derivative by each margin; zero within the band and on its edges."""
+        low, high = margins < 1.0 - self.theta, margins > 1.0 + self.theta
+        return 2.0 * self.prices(weights) * (low + self.mu * high)
+
+    def dual_coef(self, beta, margins, weights):
+        """Return the dual point that belongs to ``beta``: for this objective ``beta`` itself."""
+        return beta
+
+    def complementarity(self, beta, margins, weights):
+        """Return the certificate's sum: how far ``beta`` and the margins are from belonging together."""
+        prices = self.prices(weights)
+        short, beyond = self.deviations(margins)
+        side = np.where(beta < 0.0, self.mu, 1.0)
+        edge = np.where(beta < 0.0, 1.0 + self.theta, 1.0 - self.theta)
+        conjugate = beta * (0.25 * beta / (prices * side) - edge)
+        return np.maximum(prices * (short**2 + self.mu * beyond**2) + conjugate + beta * margins, 0.0).sum()
+
+
 def _ldm_step(objective, base, square, weight, total, mean):
     quadratic = 4.0 * objective.lambda1 * weight / total
     upper = objective.C * weight
@@ -107,7 +165,17 @@ def _ldm_step(objective, base, square, weight, total, mean):
     return beta + linear - quadratic * (free + square * beta / stiff), beta
 
 
-_STEP = {LDM: _ldm_step}
+def _odm_step(objective, base, square, weight, total, mean):
+    give = 0.5 * total * (1.0 - objective.theta) ** 2 / (objective.lam * weight)
+    a = 0.0
+    if base < 1.0 - objective.theta:
+        a = (1.0 - objective.theta - base) / (square + give)
+    elif base > 1.0 + objective.theta:
+        a = (1.0 + objective.theta - base) / (square + give / objective.mu)
+    return a, a
+
+
+_STEP = {LDM: _ldm_step, ODM: _odm_step}
 
 
 def coordinate_step(objective, base, square, weight, total, mean):

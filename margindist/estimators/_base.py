@@ -22,10 +22,13 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from margindist.kernels import (
     KERNELS,
     Kernel,
+    cholesky_factor,
     clip_spectrum,
     gamma_per_feature,
+    gram_bytes,
     gram_matrix,
     is_indefinite,
+    nystroem,
     resolve_gamma,
 )
 
@@ -261,15 +264,36 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _mercer_gram(self, X, kernel):
         """Return the whole Gram matrix, without its negative eigenvalues if it has any."""
-        gram = gram_matrix(X, kernel).whole()
+        return self._positive_part(gram_matrix(X, kernel).whole())
+
+    def _kernel_factor(self, data, kernel):
+        """Return features of the kernel: Nystroem's with ``n_components``, else those of the whole Gram matrix."""
+        m = data.X.shape[0]
+        if self.n_components is not None:
+            n_components = min(self.n_components, m)
+            self._refuse_beyond_memory(8 * m * n_components, f"{n_components} Nystroem features")
+            return nystroem(data.X, kernel, n_components, self._rng())
+        self._refuse_beyond_memory(3 * gram_bytes(m), f"{m} rows")
+        return cholesky_factor(self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
+
+    def _refuse_beyond_memory(self, needed, what):
+        if needed > getattr(self, "cache_size", np.inf) * 1e6:
+            raise ValueError(
+                f"{type(self).__name__}: solver={self.solver_!r} with {what} needs about {needed / 1e6:.0f} MB, more "
+                f"than cache_size={self.cache_size:g}; raise it, choose another solver, or give n_components."
+            )
+
+    def _positive_part(self, gram):
+        """Return the Gram matrix, without its negative eigenvalues if it has any."""
         if self.kernel in ("linear", "rbf") or not is_indefinite(gram, np.random.default_rng(0)):
             return gram
         warnings.warn(
-            f"{type(self).__name__}: the kernel matrix has negative eigenvalues; they are set to zero. Predictions use "
-            f"the kernel as it is.",
+            f"{type(self).__name__}: the kernel matrix has negative eigenvalues, so the problem is not convex; "
+            f"they are set to zero. Predictions use the kernel as it is.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
+        self._refuse_beyond_memory(3 * gram_bytes(gram.n), f"an indefinite kernel and {gram.n} rows")
         return clip_spectrum(gram)
 
     def _rng(self):
@@ -285,9 +309,12 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.where(codes == positive, 1.0, -1.0) for positive in positives]
 
-    def _solve_each(self, solve, codes, X=None, y=None):
-        """Call ``solve(k, signs, report)`` for every two-class problem, in parallel if asked; return the solutions."""
-        problems = self._sign_vectors(codes)
+    def _solve_each(self, solve, codes, X=None, y=None, joint=False):
+        """Call ``solve(k, signs, report)`` for every two-class problem, in parallel if asked; return the solutions.
+
+        With ``joint`` there is one problem of all classes, which is given the codes.
+        """
+        problems = [codes] if joint else self._sign_vectors(codes)
         context = None
         if getattr(self, "_skl_callbacks", None):
             context = self._init_callback_context(max_subtasks=None)
@@ -325,8 +352,9 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return what makes a copy of this estimator predict with the coefficients of an unfinished fit."""
         if getattr(self, "kernel", "linear") != "linear":
             return None
-        weights, intercept = (coef[:-1], coef[-1:]) if self.fit_intercept else (coef, np.zeros(1))
-        return {"coef_": weights[None, :].copy(), "intercept_": intercept.copy(), "classes_": self.classes_}
+        coef = np.atleast_2d(coef)
+        weights, intercept = (coef[:, :-1], coef[:, -1]) if self.fit_intercept else (coef, np.zeros(len(coef)))
+        return {"coef_": weights.copy(), "intercept_": intercept.copy(), "classes_": self.classes_}
 
     def _warn_unless_converged(self, solutions):
         for solution in solutions:

@@ -1,6 +1,5 @@
 """The large margin distribution machine."""
 
-import warnings
 from typing import NamedTuple
 
 import numpy as np
@@ -23,12 +22,8 @@ from margindist.kernels import (
     Factor,
     FullGram,
     Kernel,
-    cholesky_factor,
-    clip_spectrum,
     gram_bytes,
     gram_matrix,
-    is_indefinite,
-    nystroem,
 )
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
@@ -282,39 +277,13 @@ class LDMClassifier(MarginClassifier):
             if self.solver_ == "interior-point":
                 self._refuse_beyond_memory(3 * gram_bytes(n_columns(rows)), f"{n_columns(rows)} columns")
             return _Setting(kernel, rows)
-        if self.n_components is not None:
-            n_components = min(self.n_components, m)
-            self._refuse_beyond_memory(8 * m * n_components, f"{n_components} Nystroem features")
-            factor = nystroem(data.X, kernel, n_components, self._rng())
+        if self.n_components is not None or on_rows:
+            factor = self._kernel_factor(data, kernel)
             gram = None if on_rows else FullGram(factor.features @ factor.features.T)
             return _Setting(kernel, as_rows(factor.features), factor, gram)
         if self.solver_ != "block":
             self._refuse_beyond_memory(3 * gram_bytes(m), f"{m} rows")
-        gram = self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6))
-        if not on_rows:
-            return _Setting(kernel, gram=gram)
-        factor = cholesky_factor(gram)
-        return _Setting(kernel, as_rows(factor.features), factor)
-
-    def _refuse_beyond_memory(self, needed, what):
-        if needed > self.cache_size * 1e6:
-            raise ValueError(
-                f"{type(self).__name__}: solver={self.solver_!r} with {what} needs about {needed / 1e6:.0f} MB, more "
-                f"than cache_size={self.cache_size:g}; raise it, choose another solver, or give n_components."
-            )
-
-    def _positive_part(self, gram):
-        """Return the Gram matrix, without its negative eigenvalues if it has any."""
-        if self.kernel in ("linear", "rbf") or not is_indefinite(gram, np.random.default_rng(0)):
-            return gram
-        warnings.warn(
-            f"{type(self).__name__}: the kernel matrix has negative eigenvalues, so the problem is not convex; "
-            f"they are set to zero. Predictions use the kernel as it is.",
-            UserWarning,
-            stacklevel=4,
-        )
-        self._refuse_beyond_memory(3 * gram_bytes(gram.n), f"an indefinite kernel and {gram.n} rows")
-        return clip_spectrum(gram)
+        return _Setting(kernel, gram=self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
 
     def _last_solution(self, k, setting, n_samples):
         """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
@@ -448,6 +417,4 @@ class _Setting(NamedTuple):
             return coef
         if self.gram is not None:
             coef = self.factor.features.T @ coef
-        alpha = np.zeros(len(self.factor.features))
-        alpha[self.factor.pivots] = self.factor.to_coef @ coef
-        return alpha
+        return self.factor.row_coefficients(coef)

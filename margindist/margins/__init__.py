@@ -1,5 +1,6 @@
 """What a fitted classifier, any classifier with decision values, says about its margins."""
 
+from margindist.margins.bounds import generalization_bound, multiclass_bound
 from margindist.margins.decision import margins, margins_from_decision
 from margindist.margins.display import MarginDistributionDisplay, MarginSample
 from margindist.margins.leave_one_out import loo_error_bound
@@ -13,11 +14,13 @@ __all__ = [
     "MarginSample",
     "MarginStatistics",
     "MethodStyle",
+    "generalization_bound",
     "loo_error_bound",
     "margin_statistics",
     "margins",
     "margins_from_decision",
     "method_styles",
+    "multiclass_bound",
     "semivariance_bound",
     "update_bound",
 ]

@@ -121,6 +121,66 @@ def _sparse_square(rows, i):
     return total
 
 
+def _dense_scores(rows, i, W, out):
+    x = rows.X[i]
+    last = W[-1]
+    for l in range(0, len(out), 4):
+        s0, s1, s2, s3 = (
+            rows.bias * last[l],
+            rows.bias * last[l + 1],
+            rows.bias * last[l + 2],
+            rows.bias * last[l + 3],
+        )
+        for j in range(x.shape[0]):
+            value = x[j]
+            if value != 0.0:
+                s0 += value * W[j, l]
+                s1 += value * W[j, l + 1]
+                s2 += value * W[j, l + 2]
+                s3 += value * W[j, l + 3]
+        out[l], out[l + 1], out[l + 2], out[l + 3] = s0, s1, s2, s3
+
+
+def _sparse_scores(rows, i, W, out):
+    last = W[-1]
+    for l in range(0, len(out), 4):
+        s0, s1, s2, s3 = (
+            rows.bias * last[l],
+            rows.bias * last[l + 1],
+            rows.bias * last[l + 2],
+            rows.bias * last[l + 3],
+        )
+        for k in range(rows.indptr[i], rows.indptr[i + 1]):
+            value, j = rows.data[k], rows.indices[k]
+            s0 += value * W[j, l]
+            s1 += value * W[j, l + 1]
+            s2 += value * W[j, l + 2]
+            s3 += value * W[j, l + 3]
+        out[l], out[l + 1], out[l + 2], out[l + 3] = s0, s1, s2, s3
+
+
+def _dense_add_outer(rows, i, columns, scales, n, W):
+    x = rows.X[i]
+    for j in range(x.shape[0]):
+        value = x[j]
+        if value != 0.0:
+            for c in range(n):
+                W[j, columns[c]] += value * scales[c]
+    if rows.bias != 0.0:
+        for c in range(n):
+            W[-1, columns[c]] += rows.bias * scales[c]
+
+
+def _sparse_add_outer(rows, i, columns, scales, n, W):
+    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+        value, j = rows.data[k], rows.indices[k]
+        for c in range(n):
+            W[j, columns[c]] += value * scales[c]
+    if rows.bias != 0.0:
+        for c in range(n):
+            W[-1, columns[c]] += rows.bias * scales[c]
+
+
 def _dense_scatter(rows, i, values, columns):
     x = rows.X[i]
     count = 0
@@ -145,6 +205,8 @@ def _sparse_scatter(rows, i, values, columns):
 _DOT = {DenseRows: _dense_dot, SparseRows: _sparse_dot}
 _ADD = {DenseRows: _dense_add, SparseRows: _sparse_add}
 _SQUARE = {DenseRows: _dense_square, SparseRows: _sparse_square}
+_SCORES = {DenseRows: _dense_scores, SparseRows: _sparse_scores}
+_ADD_OUTER = {DenseRows: _dense_add_outer, SparseRows: _sparse_add_outer}
 _SCATTER = {DenseRows: _dense_scatter, SparseRows: _sparse_scatter}
 
 
@@ -161,6 +223,16 @@ def row_add(rows, i, scale, w):
 def row_square(rows, i):
     """Return the squared length of row ``i``."""
     return _SQUARE[type(rows)](rows, i)
+
+
+def row_scores(rows, i, W, out):
+    """Fill ``out`` with the products of row ``i`` and the columns of ``W``, whose number is a multiple of four."""
+    _SCORES[type(rows)](rows, i, W, out)
+
+
+def row_add_outer(rows, i, columns, scales, n, W):
+    """Add ``scales[c]`` times row ``i`` to column ``columns[c]`` of ``W``, for the first ``n`` of them."""
+    _ADD_OUTER[type(rows)](rows, i, columns, scales, n, W)
 
 
 def row_scatter(rows, i, values, columns):
@@ -184,6 +256,16 @@ def _compiled_add(rows, i, scale, w):
 @overload(row_square, jit_options=_VECTORISED)
 def _compiled_square(rows, i):
     return _SQUARE[rows.instance_class]
+
+
+@overload(row_scores, jit_options=_VECTORISED)
+def _compiled_scores(rows, i, W, out):
+    return _SCORES[rows.instance_class]
+
+
+@overload(row_add_outer, jit_options=_VECTORISED)
+def _compiled_add_outer(rows, i, columns, scales, n, W):
+    return _ADD_OUTER[rows.instance_class]
 
 
 @overload(row_scatter)
@@ -220,6 +302,25 @@ def squares(rows, out):
     """Fill ``out`` with the squared length of every row."""
     for i in range(len(out)):
         out[i] = row_square(rows, i)
+
+
+@njit(cache=True, nogil=True)
+def gram_product(rows, which, weights, v, out):
+    """Add ``Σ weights_k x_k x_kᵀ v`` over the rows ``which`` to ``out``; return ``out``."""
+    for k in range(len(which)):
+        row_add(rows, which[k], weights[k] * row_dot(rows, which[k], v), out)
+    return out
+
+
+def gram_diagonal(rows, which, weights):
+    """Return the diagonal of ``Σ weights_k x_k x_kᵀ`` over the rows ``which``."""
+    diagonal = np.zeros(n_columns(rows))
+    squared = (
+        SparseRows(rows.data**2, rows.indices, rows.indptr, rows.n_features, rows.bias**2)
+        if isinstance(rows, SparseRows)
+        else DenseRows(rows.X**2, rows.bias**2)
+    )
+    return add_rows(squared, which, weights, diagonal)
 
 
 @njit(cache=True, nogil=True)

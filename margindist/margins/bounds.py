@@ -1,0 +1,121 @@
+"""Upper bounds on the probability of error that papers prove for their methods, computed from a fitted classifier."""
+
+import numpy as np
+from sklearn.utils.validation import check_array
+
+from margindist.estimators.odm import ODMClassifier
+from margindist.margins.decision import margins
+
+__all__ = ["generalization_bound", "multiclass_bound"]
+
+
+def generalization_bound(estimator, X, y, delta=0.05):
+    """Return the paper's bound on the error of a classifier, from the samples it was trained on.
+
+    With probability at least ``1 - delta`` over the draw of the training samples, the bound holds. Such bounds are
+    loose: values above 1 say nothing, and what they teach is which quantities matter.
+
+    Parameters
+    ----------
+    estimator : ODMClassifier
+        Fitted classifier.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Training samples, as the estimator takes them.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    delta : float, default=0.05
+        Probability with which the bound may fail, in (0, 1).
+
+    Returns
+    -------
+    float
+        Upper bound on the probability of error.
+
+    See Also
+    --------
+    multiclass_bound : The bound for :class:`~margindist.ODMClassifier`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from margindist import ODMClassifier
+    >>> from margindist.margins import generalization_bound
+    >>> X, y = load_iris(return_X_y=True)
+    >>> few, many = (generalization_bound(ODMClassifier(lam).fit(X, y), X, y) for lam in (1, 100))
+    >>> few < many
+    True
+    """
+    if not 0 < delta < 1:
+        raise ValueError(f"generalization_bound: delta must be in (0, 1), got {delta!r}.")
+    for kind, bound in _BOUNDS.items():
+        if isinstance(estimator, kind):
+            return bound(estimator, X, y, delta)
+    known = ", ".join(kind.__name__ for kind in _BOUNDS)
+    raise TypeError(f"generalization_bound: expected one of {known}, got {type(estimator).__name__}.")
+
+
+def multiclass_bound(estimator, X, y, delta=0.05):
+    r"""Return the bound of Theorem 1 in Zhang & Zhou (2017).
+
+    .. math::
+        \frac1m \sum_i \Phi(z_i) + \frac{16 r \Lambda}{1-\theta} \sqrt{\frac{2 \pi k}{m}}
+        + 3 \sqrt{\frac{\ln(2/\delta)}{2m}} , \qquad
+        \Phi(z) = \begin{cases} 1 & z \le 0 \\ (z - 1 + \theta)^2/(1-\theta)^2 & 0 < z \le 1 - \theta \\ 0 & \text{else}
+        \end{cases}
+
+    with :math:`r` the longest sample and :math:`\Lambda^2 = \sum_l \|w_l\|^2`, the constant feature of the intercept
+    included in both. Two classes count as :math:`w_2 = -w_1 = w/2`.
+
+    Parameters
+    ----------
+    estimator : ODMClassifier
+        Fitted classifier; its ``theta`` is used.
+    X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        Training samples, as the estimator takes them.
+    y : array-like of shape (n_samples,)
+        Their labels.
+    delta : float, default=0.05
+        Probability with which the bound may fail, in (0, 1).
+
+    Returns
+    -------
+    float
+        Upper bound on the probability of error.
+
+    References
+    ----------
+    T. Zhang and Z.-H. Zhou. Multi-Class Optimal Margin Distribution Machine. ICML 2017.
+    """
+    theta, k = estimator.theta, len(estimator.classes_)
+    z = margins(estimator, X, y)
+    m = len(z)
+    surrogate = np.where(z <= 0, 1.0, np.minimum(0.0, z - 1.0 + theta) ** 2 / (1.0 - theta) ** 2)
+    X = check_array(X, accept_sparse="csr")
+    square = _square_norms(estimator, X) + estimator.intercept_**2
+    length = np.sqrt(0.5 * square.sum() if k == 2 else square.sum())
+    radius = np.sqrt(_longest_square(estimator, X) + estimator.fit_intercept)
+    complexity = 16.0 * radius * length / (1.0 - theta) * np.sqrt(2.0 * np.pi * k / m)
+    return float(surrogate.mean() + complexity + 3.0 * np.sqrt(np.log(2.0 / delta) / (2.0 * m)))
+
+
+def _square_norms(estimator, X):
+    """Return the squared length of every weight vector, without the intercept."""
+    if hasattr(estimator, "coef_"):
+        return (estimator.coef_**2).sum(axis=1)
+    if estimator.kernel == "precomputed":
+        gram = X[np.ix_(estimator.support_, estimator.support_)]
+    else:
+        gram = estimator.kernel_(estimator.support_vectors_, estimator.support_vectors_)
+    return np.einsum("ki,ij,kj->k", estimator.dual_coef_, gram, estimator.dual_coef_, optimize=True)
+
+
+def _longest_square(estimator, X):
+    """Return the largest squared length of a sample, in the space of the kernel."""
+    if hasattr(estimator, "coef_"):
+        return X.multiply(X).sum(axis=1).max() if hasattr(X, "multiply") else np.einsum("ij,ij->i", X, X).max()
+    if estimator.kernel == "precomputed":
+        return X.diagonal().max()
+    return max(estimator.kernel_(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(X.shape[0]))
+
+
+_BOUNDS = {ODMClassifier: multiclass_bound}

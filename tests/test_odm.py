@@ -1,0 +1,403 @@
+"""ODM and multi-class ODM: blocks, rounds, optimum, limiting cases, invariances, the bound."""
+
+import warnings
+
+import cvxpy as cp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine, make_blobs, make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.preprocessing import minmax_scale
+
+from margindist import ODMClassifier
+from margindist.margins import generalization_bound, margins
+from margindist.objectives import ODM, coordinate_step
+from margindist.solvers import coordinate_descent, multiclass, newton
+from margindist.solvers._rows import as_rows
+from tests.reference import odm as reference
+
+GRID = [(lam, mu, theta) for lam in (1.0, 2.0**10, 2.0**20) for mu, theta in ((0.2, 0.8), (0.8, 0.2), (1.0, 0.0))]
+
+
+@pytest.fixture(scope="module")
+def two_classes():
+    X, y = make_classification(60, 5, n_informative=3, flip_y=0.2, random_state=0)
+    return minmax_scale(X), np.where(y > 0, 1.0, -1.0)
+
+
+@pytest.fixture(scope="module")
+def three_classes():
+    X, codes = make_blobs(24, 3, centers=3, cluster_std=4.0, random_state=1)
+    return minmax_scale(X), codes.astype(np.int64)
+
+
+# ---------------------------------------------------------------------- two classes
+
+
+def test_slope_is_the_derivative_of_the_value(rng):
+    objective, weights = ODM(50.0, 0.3, 0.4), rng.random(20) + 0.5
+    z = rng.normal(1.0, 2.0, size=20)
+    for i in range(20):
+        step = np.zeros(20)
+        step[i] = 1e-6
+        change = objective.value(0.0, z + step, weights) - objective.value(0.0, z - step, weights)
+        assert change / 2e-6 == pytest.approx(objective.slope(z, weights)[i], abs=1e-6)
+        bend = objective.slope(z + step, weights)[i] - objective.slope(z - step, weights)[i]
+        assert bend / 2e-6 == pytest.approx(objective.curvature(z, weights)[i], abs=1e-5)
+
+
+def test_certificate_vanishes_only_at_the_slope(rng):
+    objective, weights, z = ODM(5.0, 0.3, 0.4), rng.random(9) + 0.5, rng.normal(1.0, 1.0, 9)
+    a = -objective.slope(z, weights)
+    assert objective.complementarity(a, z, weights) == pytest.approx(0.0, abs=1e-14)
+    assert objective.complementarity(a + 0.01, z, weights) > 1e-6
+
+
+@pytest.mark.parametrize(("lam", "mu", "theta"), GRID)
+def test_binary_against_a_generic_solver(two_classes, lam, mu, theta, rng):
+    X, signs = two_classes
+    weights = rng.integers(1, 4, len(signs)).astype(float)
+    expected, value = reference.binary(X, signs, weights, lam, mu, theta)
+    found = newton.solve(ODM(lam, mu, theta), as_rows(X), signs, weights, tol=1e-10)
+    assert found.status == "optimal"
+    assert found.objective == pytest.approx(value, rel=1e-6)
+    assert found.objective <= value * (1 + 1e-9)
+    np.testing.assert_allclose(found.coef, expected, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("method", ["factor", "row-factor", "cg"])
+@pytest.mark.parametrize("shape", [(200, 8), (30, 90)])
+def test_all_newton_directions_end_at_the_same_point(shape, method, rng):
+    X = rng.random(shape)
+    signs = np.where(X[:, 0] + 0.3 * rng.normal(size=shape[0]) > 0.5, 1.0, -1.0)
+    problem = (ODM(2.0**10, 0.4, 0.2), as_rows(X, fit_intercept=True), signs, np.ones(shape[0]))
+    found = newton.solve(*problem, tol=1e-12, method=method)
+    sparse = newton.solve(problem[0], as_rows(sp.csr_matrix(X), fit_intercept=True), *problem[2:], tol=1e-12)
+    np.testing.assert_allclose(found.coef, sparse.coef, rtol=1e-5, atol=1e-6)
+    descent = coordinate_descent.solve(*problem, tol=1e-4, max_iter=5000)
+    assert found.objective <= descent.objective <= found.objective * (1 + 2e-4)
+
+
+def test_conjugate_gradients_hand_over_to_a_factorisation(monkeypatch, rng):
+    X = rng.random((50, 300))
+    signs = np.where(rng.random(50) > 0.5, 1.0, -1.0)
+    monkeypatch.setattr(newton, "_FEW_SWEEPS", -1)
+    monkeypatch.setattr(newton, "_BLAS", 1e6)
+    problem = (ODM(2.0**20, 0.4, 0.2), as_rows(X), signs, np.ones(50))
+    assert newton.solve(*problem, tol=1e-8).objective == pytest.approx(
+        newton.solve(*problem, tol=1e-8, method="row-factor").objective, rel=1e-7
+    )
+
+
+def test_optimality_conditions_at_the_solution():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, signs = minmax_scale(X), 2.0 * y - 1.0
+    objective, weights = ODM(300.0, 0.5, 0.3), np.ones(len(signs))
+    found = newton.solve(objective, as_rows(X), signs, weights, tol=1e-14)
+    z = signs * (X @ found.coef)
+    np.testing.assert_allclose(found.coef, X.T @ (signs * found.dual), atol=1e-6)
+    inside = np.abs(z - 1.0) <= objective.theta
+    assert inside.any() and not inside.all()
+    assert (found.dual[inside] == 0).all()
+    np.testing.assert_array_equal(np.sign(found.dual[~inside]), np.sign(1.0 - z[~inside]))
+
+
+def test_no_band_and_one_price_is_least_squares_on_margins(two_classes):
+    X, signs = two_classes
+    lam, m = 7.0, len(signs)
+    found = newton.solve(ODM(lam, 1.0, 0.0), as_rows(X), signs, np.ones(m), tol=1e-14)
+    ridge = np.linalg.solve(np.eye(X.shape[1]) + 2 * lam / m * X.T @ X, 2 * lam / m * X.T @ signs)
+    np.testing.assert_allclose(found.coef, ridge, rtol=1e-9)
+
+
+def test_coordinate_step_is_exact(rng):
+    objective = ODM(20.0, 0.3, 0.25)
+    for base in rng.normal(1.0, 2.0, 50):
+        square, weight, total = rng.random() + 0.1, rng.random() + 0.5, 10.0
+        a, multiplier = coordinate_step(objective, base, square, weight, total, 0.0)
+        price = 2 * objective.lam * weight / (total * (1 - objective.theta) ** 2)
+        z = base + square * a
+        slope = price * (objective.mu * max(0, z - 1 - objective.theta) - max(0, 1 - objective.theta - z))
+        assert a == multiplier == pytest.approx(-slope, abs=1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.2, 0.4, 0.6, 0.8, 1.0])
+@pytest.mark.parametrize("theta", [0.0, 0.2, 0.4, 0.6, 0.8])
+def test_the_whole_grid_converges_without_a_warning(mu, theta):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = minmax_scale(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        for lam in 2.0 ** np.arange(0, 22, 2):
+            assert ODMClassifier(lam, mu, theta, tol=1e-8).fit(X, y).duality_gap_ <= 1e-8
+
+
+# ---------------------------------------------------------------------- one row's block
+
+
+def run_block(b, y, A, price, mu, theta, rival, ceiling):
+    order, zeta = np.empty(len(b), np.int64), np.empty(len(b))
+    n, S, beta = multiclass.block_step(b, y, A, price, mu, theta, rival, ceiling, order, zeta)
+    assert n == 0 or (zeta[:n] >= 0).all()
+    assert beta >= 0 and pytest.approx(zeta[:n].sum(), rel=1e-12, abs=1e-300) == S
+    full = np.zeros(len(b))
+    full[order[:n]] = zeta[:n]
+    return full, beta
+
+
+@st.composite
+def blocks(draw):
+    k = draw(st.integers(2, 8))
+    number = st.floats(-5, 5, allow_nan=False)
+    b = np.array(draw(st.lists(st.one_of(number, st.sampled_from([0.0, 1.0, -1.0])), min_size=k, max_size=k)))
+    y = draw(st.integers(0, k - 1))
+    A = 10.0 ** draw(st.floats(-4, 4))
+    price = 10.0 ** draw(st.floats(-3, 3))
+    rival = draw(st.sampled_from([-1, *(l for l in range(k) if l != y)]))
+    mu, theta = draw(st.sampled_from([0.2, 0.8, 1.0])), draw(st.sampled_from([0.0, 0.2, 0.8]))
+    return b, y, A, price, mu, theta, rival, draw(number)
+
+
+@settings(max_examples=2000, deadline=None)
+@given(blocks())
+def test_block_step_is_a_minimum(block):
+    b, y, A, price, mu, theta, rival, ceiling = block
+    zeta, beta = run_block(*block)
+    H, f, others = reference.block_matrices(b, y, A, price, mu, theta, rival, ceiling)
+    x = np.r_[zeta[others], beta]
+    assert zeta[y] == 0.0
+    found, best = x @ H @ x / 2 + f @ x, reference.block_minimum(H, f)
+    assert found <= best + 1e-8 * max(1.0, abs(best))
+
+
+@pytest.mark.parametrize("rival", [-1, 2])
+def test_block_step_against_cvxpy(rival, rng):
+    for _ in range(25):
+        k = 5
+        block = (rng.normal(0, 2, k), 1, rng.random() * 3, rng.random() * 5 + 0.1, 0.4, 0.2, rival, rng.normal())
+        H, f, others = reference.block_matrices(*block)
+        x = cp.Variable(k, nonneg=True)
+        problem = cp.Problem(cp.Minimize(cp.quad_form(x, cp.psd_wrap(H)) / 2 + f @ x))
+        problem.solve(solver=cp.CLARABEL, tol_gap_abs=1e-12, tol_gap_rel=1e-12, tol_feas=1e-12)
+        zeta, beta = run_block(*block)
+        found = np.r_[zeta[others], beta]
+        assert found @ H @ found / 2 + f @ found == pytest.approx(problem.value, abs=1e-7)
+
+
+def test_block_of_a_row_of_zeros():
+    zeta, beta = run_block(np.zeros(3), 0, 0.0, 2.0, 0.5, 0.2, -1, 0.0)
+    assert zeta.sum() == pytest.approx(2 * 2.0 * 0.8) and beta == 0.0
+
+
+# ---------------------------------------------------------------------- rounds
+
+
+@pytest.mark.parametrize("method", ["newton", "coordinate-descent"])
+@pytest.mark.parametrize("outer", ["frozen", "concave"])
+def test_every_round_against_a_generic_solver(three_classes, outer, method):
+    X, codes = three_classes
+    lam, mu, theta = 30.0, 0.6, 0.2
+    weights = np.ones(len(codes))
+    rows, objective = as_rows(X), ODM(lam, mu, theta)
+    problem = multiclass._Problem(
+        rows, codes, objective.prices(weights), np.einsum("ij,ij->i", X, X), mu, theta, 3, weights.sum()
+    )
+    ways = multiclass._Ways(problem, method, np.random.default_rng(0))
+    W, state = np.zeros((X.shape[1], 4)), multiclass._empty_blocks(len(codes), 2)
+    upper = {}
+    for _ in range(3):
+        state, true, gap = ways.run(state, W, np.inf, 1e-9, 100_000)
+        loss = multiclass._certificate(problem, state, W)[0]
+        expected = reference.convex_round(X, codes, weights, lam, mu, theta, **upper)
+        assert gap <= 1e-9
+        assert 0.5 * (W**2).sum() + loss == pytest.approx(expected, rel=1e-7)
+        assert true == pytest.approx(reference.true_objective(X, codes, weights, W[:, :3].T, lam, mu, theta))
+        np.testing.assert_allclose(W[:, :3], (multiclass.row_coefficients(state, codes) @ X).T, atol=1e-9)
+        multiclass._renew_upper_side(problem, state, W, outer == "concave")
+        upper = {"rival": state.rival.copy()} if outer == "concave" else {"ceiling": state.ceiling.copy()}
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.integers(0, 10**6),
+    st.integers(3, 5),
+    st.sampled_from([1.0, 64.0, 2.0**12, 2.0**20]),
+    st.sampled_from([0.2, 0.6, 1.0]),
+    st.sampled_from([0.0, 0.4]),
+    st.sampled_from(["newton", "coordinate-descent"]),
+)
+def test_concave_rounds_never_increase_the_objective(seed, k, lam, mu, theta, method):
+    rng = np.random.default_rng(seed)
+    X, codes = rng.random((30, 3)), np.r_[np.arange(k), rng.integers(0, k, 30 - k)]
+    found = multiclass.solve(ODM(lam, mu, theta), as_rows(X), codes, np.ones(30), method=method, max_iter=300)
+    assert (np.diff(found.history) <= 0).all()
+    assert found.objective == found.history[-1]
+
+
+def test_best_round_is_kept_under_the_frozen_rule():
+    X, y = load_wine(return_X_y=True)
+    model = ODMClassifier(2.0**10, outer="frozen", tol=1e-6).fit(minmax_scale(X), y)
+    assert model.objective_ == model.objective_history_.min()
+    assert (np.diff(model.objective_history_) > 0).any()
+    assert model.stop_reason_ == "no longer improves"
+
+
+def test_two_classes_jointly_are_half_the_two_class_problem_at_twice_the_price(two_classes):
+    X, signs = two_classes
+    codes = (signs > 0).astype(np.int64)
+    weights = np.ones(len(signs))
+    joint = multiclass.solve(ODM(100.0, 0.4, 0.2), as_rows(X), codes, weights, tol=1e-12)
+    binary = newton.solve(ODM(200.0, 0.4, 0.2), as_rows(X), signs, weights, tol=1e-14)
+    assert joint.objective == pytest.approx(binary.objective / 2, rel=1e-9)
+    np.testing.assert_allclose(joint.coef, [-binary.coef / 2, binary.coef / 2], atol=1e-5)
+
+
+def test_newton_and_coordinate_descent_agree_and_blocks_stay_sparse():
+    X, y = load_digits(return_X_y=True)
+    X, y = X[:400] / 16.0, y[:400]
+    models = [
+        ODMClassifier(200.0, solver=solver, tol=1e-5, random_state=0, warm_start=True).fit(X, y)
+        for solver in ("newton", "coordinate-descent")
+    ]
+    assert models[0].objective_ == pytest.approx(models[1].objective_, rel=1e-3)
+    stored = models[1]._warm[0].dual
+    assert stored.length.sum() < 0.5 * len(y) * 9
+    assert (models[0].predict(X) == models[1].predict(X)).mean() > 0.99
+
+
+def test_descent_that_stalls_is_finished_by_newton(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    monkeypatch.setattr(multiclass, "_FEW_ROWS", 0)
+    monkeypatch.setattr(multiclass, "_PATIENCE", 20)
+    model = ODMClassifier(2.0**20, tol=1e-6, random_state=0).fit(minmax_scale(X), y)
+    assert model.solver_ == "coordinate-descent" and model.duality_gap_ <= 1e-6
+
+
+# ---------------------------------------------------------------------- the estimator
+
+
+def test_permuting_class_names_changes_nothing():
+    X, y = load_wine(return_X_y=True)
+    X = minmax_scale(X)
+    plain = ODMClassifier(tol=1e-6).fit(X, y)
+    renamed = ODMClassifier(tol=1e-6).fit(X, np.array(["c", "a", "b"])[y])
+    np.testing.assert_allclose(
+        renamed.decision_function(X), plain.decision_function(X)[:, [1, 2, 0]], rtol=1e-5, atol=1e-6
+    )
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
+def test_linear_kernel_as_a_kernel(load):
+    X, y = load(return_X_y=True)
+    X, y = minmax_scale(X)[::2], y[::2]
+    linear = ODMClassifier(100.0, tol=1e-8).fit(X, y)
+    gram = ODMClassifier(100.0, kernel="precomputed", tol=1e-8).fit(X @ X.T, y)
+    assert gram.objective_ == pytest.approx(linear.objective_, rel=1e-6)
+    np.testing.assert_allclose(gram.decision_function(X @ X.T), linear.decision_function(X), rtol=1e-3, atol=1e-3)
+
+
+def test_nystroem_features_with_all_rows_are_the_kernel():
+    X, y = load_iris(return_X_y=True)
+    exact = ODMClassifier(kernel="rbf", tol=1e-7).fit(X, y)
+    features = ODMClassifier(kernel="rbf", n_components=150, tol=1e-7, random_state=0).fit(X, y)
+    assert features.objective_ == pytest.approx(exact.objective_, rel=1e-3)
+    with pytest.raises(ValueError, match="cache_size"):
+        ODMClassifier(kernel="rbf", cache_size=0.01).fit(X, y)
+
+
+@pytest.mark.parametrize("outer", ["concave", "frozen"])
+@pytest.mark.parametrize("solver", ["newton", "coordinate-descent"])
+def test_weight_two_is_the_row_twice(solver, outer):
+    X, y = load_iris(return_X_y=True)
+    X = minmax_scale(X)
+    weights = np.random.default_rng(0).integers(0, 3, len(y))
+    options = {"solver": solver, "outer": outer, "tol": 1e-7, "max_iter": 20_000, "random_state": 0}
+    weighted = ODMClassifier(20.0, **options).fit(X, y, weights)
+    repeated = ODMClassifier(20.0, **options).fit(X.repeat(weights, axis=0), y.repeat(weights))
+    tolerance = 1e-7 if solver == "newton" else 2e-3
+    np.testing.assert_allclose(weighted.coef_, repeated.coef_, rtol=tolerance, atol=tolerance)
+
+
+def test_rows_of_zeros_and_classes_with_one_sample():
+    X = np.array([[0.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.9, 0.1], [0.0, 0.0]])
+    y = ["zero", "a", "b", "a", "zero"]
+    for solver in ("newton", "coordinate-descent"):
+        model = ODMClassifier(100.0, fit_intercept=False, solver=solver, tol=1e-6, random_state=0).fit(X, y)
+        assert np.isfinite(model.coef_).all() and model.duality_gap_ <= 1e-6
+        assert list(model.predict(X[1:4])) == ["a", "b", "a"]
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
+def test_warm_start_needs_fewer_iterations(load):
+    X, y = load(return_X_y=True)
+    X = minmax_scale(X)
+    model = ODMClassifier(100.0, tol=1e-6, warm_start=True).fit(X, y)
+    first, value = model.n_iter_, model.objective_
+    model.fit(X, y)
+    assert model.n_iter_ < first
+    assert model.objective_ == pytest.approx(value, rel=1e-4)
+
+
+def test_one_versus_rest_is_a_machine_a_class():
+    X, y = load_iris(return_X_y=True)
+    X = minmax_scale(X)
+    model = ODMClassifier(multi_class="ovr", tol=1e-10).fit(X, y)
+    single = ODMClassifier(tol=1e-10).fit(X, y == 2)
+    np.testing.assert_allclose(model.decision_function(X)[:, 2], single.decision_function(X), rtol=1e-9)
+    assert model.objective_.shape == (3,) and not hasattr(model, "objective_history_")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"theta": 1.2}, r"ODMClassifier: theta must be in \[0, 1\), got 1.2."),
+        ({"mu": 0.0}, r"ODMClassifier: mu must be in \(0, 1\], got 0.0."),
+        ({"lam": -1}, "ODMClassifier: lam must be a positive number, got -1."),
+    ],
+)
+def test_parameters_out_of_range_are_refused(parameters, message):
+    with pytest.raises(ValueError, match=message):
+        ODMClassifier(**parameters).fit([[0.0], [1.0]], [0, 1])
+
+
+def test_iteration_limit_warns_with_the_gap():
+    X, y = load_wine(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match="relative duality gap"):
+        ODMClassifier(2.0**20, max_iter=1, tol=1e-8).fit(X, y)
+
+
+# ---------------------------------------------------------------------- Theorem 1
+
+
+def test_bound_is_the_theorem_s(rng):
+    X, y = load_iris(return_X_y=True)
+    X = minmax_scale(X)
+    model = ODMClassifier(theta=0.4).fit(X, y)
+    z = margins(model, X, y)
+    phi = np.where(z <= 0, 1.0, np.where(z <= 0.6, (z - 0.6) ** 2 / 0.36, 0.0)).mean()
+    radius = np.sqrt((X**2).sum(axis=1).max() + 1)
+    length = np.sqrt((model.coef_**2).sum() + (model.intercept_**2).sum())
+    expected = phi + 16 * radius * length / 0.6 * np.sqrt(2 * np.pi * 3 / 150) + 3 * np.sqrt(np.log(40) / 300)
+    assert generalization_bound(model, X, y, delta=0.05) == pytest.approx(expected)
+    assert generalization_bound(model, X, y, delta=0.5) < expected
+
+
+def test_bound_holds_on_fresh_data_and_is_the_same_for_a_kernel(rng):
+    X, y = make_blobs(3000, 2, centers=[[0, 0], [0, 6], [6, 0]], random_state=0)
+    X = minmax_scale(X)
+    linear = ODMClassifier(10.0, theta=0.0, tol=1e-8).fit(X[:300], y[:300])
+    gram = ODMClassifier(10.0, theta=0.0, kernel=lambda A, B: A @ B.T, tol=1e-8).fit(X[:300], y[:300])
+    bound = generalization_bound(linear, X[:300], y[:300])
+    assert 1 - linear.score(X[300:], y[300:]) <= bound
+    assert generalization_bound(gram, X[:300], y[:300]) == pytest.approx(bound, rel=1e-3)
+
+
+def test_bound_refuses_what_it_does_not_know():
+    with pytest.raises(TypeError, match="ODMClassifier"):
+        generalization_bound(object(), [[0.0]], [0])
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="delta"):
+        generalization_bound(ODMClassifier().fit(X, y), X, y, delta=0)
