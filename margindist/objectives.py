@@ -109,6 +109,10 @@ class ODM(NamedTuple):
     hard = False  # margins outside the band are priced, not forbidden
     coupled = False  # the slope of a row's loss depends on its own margin only
 
+    def drift(self, total):
+        """Return how far the dual variable of a row within the band moves with its margin: not at all."""
+        return 0.0
+
     def upper(self, weights):
         """Return the largest value each row's multiplier can take."""
         return np.full(len(weights), np.inf)
