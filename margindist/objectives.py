@@ -110,7 +110,7 @@ class ODM(NamedTuple):
     coupled = False  # the slope of a row's loss depends on its own margin only
 
     def drift(self, total):
-        """Return how far the dual variable of an idle row moves with its margin: a row within the band has none."""
+        """Return how far the dual variable of a row within the band moves with its margin: not at all."""
         return 0.0
 
     def upper(self, weights):

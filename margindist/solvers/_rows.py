@@ -312,6 +312,29 @@ def gram_product(rows, which, weights, v, out):
     return out
 
 
+@njit(cache=True, nogil=True)
+def all_scores(rows, first, W, out):
+    """Fill ``out`` with the products of the rows from ``first`` on and the columns of ``W``; return it."""
+    for i in range(len(out)):
+        row_scores(rows, first + i, W, out[i])
+    return out
+
+
+@njit(cache=True, nogil=True)
+def add_entries(rows, which, columns, scales, W):
+    """Add ``scales[p]`` times row ``which[p]`` to column ``columns[p]`` of ``W``, for all p."""
+    for p in range(len(which)):
+        row_add_outer(rows, which[p], columns[p : p + 1], scales[p : p + 1], 1, W)
+
+
+def dense_matrix(rows):
+    """Return all rows as one float64 array, the constant column included."""
+    X = rows.X if isinstance(rows, DenseRows) else _as_matrix(rows).toarray()
+    if rows.bias != 0.0:
+        X = np.column_stack([X, np.full(len(X), rows.bias)])
+    return np.ascontiguousarray(X, dtype=np.float64)
+
+
 def gram_diagonal(rows, which, weights):
     """Return the diagonal of ``Σ weights_k x_k x_kᵀ`` over the rows ``which``."""
     diagonal = np.zeros(n_columns(rows))

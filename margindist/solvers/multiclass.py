@@ -44,7 +44,16 @@ import numpy as np
 from numba import njit
 from scipy.linalg import cho_factor, cho_solve
 
-from margindist.solvers._rows import n_columns, n_rows, row_add_outer, row_scatter, row_scores, squares
+from margindist.solvers._rows import (
+    add_entries,
+    all_scores,
+    dense_matrix,
+    n_columns,
+    n_rows,
+    row_add_outer,
+    row_scores,
+    squares,
+)
 
 _ROOM = 4  # classes a block has room for at first
 _ROUGH = 0.05  # gap of the first round: its upper side is not the one that counts
@@ -53,12 +62,15 @@ _QUIET = 0.1  # rows that move less than this share of the largest move rest unt
 _EXACT = 1e-10  # gap from which on a round that is not below the last one will not get there
 _NARROW = 0.3  # factor of the proximal scale
 _LARGEST_SYSTEM = 600  # columns times classes up to which Newton systems are formed
+_LARGEST_DENSE = 2 * 10**7  # entries of the arrays they take besides
+_PART = 2**18  # scores held at a time
 _FEW_ROWS = 1000  # rows up to which they are from the start
 _PATIENCE = 300  # passes of coordinate descent in one round before they are
 
 
-class _Problem(NamedTuple):
-    rows: tuple
+class _Losses(NamedTuple):
+    """What every row pays; apart from the rows, so that most code is compiled once and not once a storage."""
+
     codes: np.ndarray  # class of each row
     prices: np.ndarray  # c_i
     squares: np.ndarray  # A_i
@@ -138,13 +150,13 @@ def solve(
     """
     m, k = n_rows(rows), int(codes.max()) + 1
     squares(rows, lengths := np.empty(m))
-    problem = _Problem(rows, codes, objective.prices(weights), lengths, objective.mu, objective.theta, k, weights.sum())
+    losses = _Losses(codes, objective.prices(weights), lengths, objective.mu, objective.theta, k, weights.sum())
     concave = outer == "concave"
-    ways = _Ways(problem, method, np.random.default_rng(0) if rng is None else rng)
+    ways = _Ways(rows, losses, method, np.random.default_rng(0) if rng is None else rng)
     W = np.zeros((n_columns(rows), -(-k // 4) * 4))
     blocks = _empty_blocks(m, min(k - 1, _ROOM))
     if start is not None:
-        blocks = _first_upper_side(problem, start, W, concave)
+        blocks = _first_upper_side(rows, losses, start, W, concave)
     best, history, status, inner = None, [], "iteration limit", max(tol, _ROUGH)
     while True:
         bound = history[-1] if history and concave else np.inf
@@ -167,7 +179,7 @@ def solve(
         if np.isfinite(decrease):
             inner = max(tol, min(inner, 0.1 * decrease))
         blocks = Blocks(*(entry.copy() for entry in blocks))
-        if _renew_upper_side(problem, blocks, W, concave) == 0:
+        if _renew_upper_side(rows, losses, blocks, W, concave) == 0:
             if exact:
                 status = "no upper side changed"
                 break
@@ -175,50 +187,104 @@ def solve(
     return best._replace(n_iter=ways.n_iter, status=status, history=np.array(history))
 
 
-def row_coefficients(blocks, codes):
-    """Return the coefficients v of the training rows, one row of the result a class."""
-    k = int(codes.max()) + 1
-    v = np.zeros((len(codes), k))
-    for i in range(len(codes)):
-        _own_part(blocks, i, codes[i], v[i])
-    return v.T
-
-
-def _first_upper_side(problem, start, W, concave):
+def _first_upper_side(rows, losses, start, W, concave):
     """Return the blocks to start from, W filled with their weights; β of another rule is forgotten."""
     blocks = Blocks(*(entry.copy() for entry in start))
     if concave != (blocks.rival[0] >= 0):
         blocks.beta[:] = 0.0
         blocks.rival[:] = -1
-    _combine(problem, blocks, W)
-    _renew_upper_side(problem, blocks, W, concave)
+    add_entries(rows, *coefficients(losses.codes, blocks), W)
+    _renew_upper_side(rows, losses, blocks, W, concave)
     return blocks
+
+
+def coefficients(codes, blocks):
+    """Return rows, classes and values of the coefficients v that are not zero (several values may meet)."""
+    everything = np.arange(len(codes))
+    owner = np.repeat(everything, blocks.length)
+    within = np.arange(len(owner)) - np.repeat(np.cumsum(blocks.length) - blocks.length, blocks.length)
+    place = blocks.begin[owner] + within
+    zeta = blocks.zeta[place]
+    own = np.bincount(owner, weights=zeta, minlength=len(codes)) - blocks.beta
+    beyond = np.flatnonzero((blocks.beta > 0.0) & (blocks.rival >= 0))
+    return (
+        np.concatenate([owner, everything, beyond]),
+        np.concatenate([blocks.classes[place], codes, blocks.rival[beyond]]).astype(np.int64),
+        np.concatenate([-zeta, own, blocks.beta[beyond]]),
+    )
+
+
+def _renew_upper_side(rows, losses, blocks, W, concave):
+    """Let every row's upper side touch its true loss at W; return how many upper sides changed.
+
+    The part of β that sat with the old runner-up moves to the new one, in W too.
+    """
+    best, top = np.empty(len(losses.codes), np.int32), np.empty(len(losses.codes))
+    for first, U in _scores_by_parts(rows, losses, W):
+        part = np.arange(len(U))
+        U[part, losses.codes[first : first + len(U)]] = -np.inf
+        best[first : first + len(U)] = U[:, : losses.n_classes].argmax(axis=1)
+        top[first : first + len(U)] = U[part, best[first : first + len(U)]]
+    if not concave:
+        changed = np.count_nonzero(blocks.ceiling != top)
+        blocks.ceiling[:] = top
+        return changed
+    changed = np.flatnonzero(best != blocks.rival)
+    moving = changed[blocks.beta[changed] > 0.0]
+    add_entries(rows, moving, best[moving].astype(np.int64), blocks.beta[moving], W)
+    add_entries(rows, moving, blocks.rival[moving].astype(np.int64), -blocks.beta[moving], W)
+    blocks.rival[:], blocks.ceiling[:] = best, 0.0
+    return len(changed)
+
+
+def _scores_by_parts(rows, losses, W):
+    """Yield first row and scores of some rows after the other."""
+    m, size = len(losses.codes), max(1, _PART // W.shape[1])
+    for first in range(0, m, size):
+        yield first, all_scores(rows, first, W, np.empty((min(size, m - first), W.shape[1])))
+
+
+def _certificate(rows, losses, blocks, W):
+    """Return the value of this round, the true objective, and the gap of the round relative to its value."""
+    parts = [_certify(losses, blocks, first, U) for first, U in _scores_by_parts(rows, losses, W)]
+    return _relative_to(W, *np.sum(parts, axis=0))
+
+
+def _relative_to(W, loss, true, total):
+    norm = 0.5 * np.vdot(W, W)
+    return norm + loss, norm + true, total / (norm + loss)
 
 
 def prefers_newton(rows, n_classes):
     """Tell whether rounds are so small that Newton steps are the way through them from the start."""
-    return n_columns(rows) * n_classes <= _LARGEST_SYSTEM and n_rows(rows) <= _FEW_ROWS
+    return _allows_newton(rows, n_classes) and n_rows(rows) <= _FEW_ROWS
+
+
+def _allows_newton(rows, n_classes):
+    m, d = n_rows(rows), n_columns(rows)
+    return d * n_classes <= _LARGEST_SYSTEM and m * max(d, n_classes**2) <= _LARGEST_DENSE
 
 
 class _Ways:
     """The ways through a round, and when to take which."""
 
-    def __init__(self, problem, method, rng):
-        self.problem, self.rng, self.n_iter = problem, rng, 0
-        small = n_columns(problem.rows) * problem.n_classes <= _LARGEST_SYSTEM
+    def __init__(self, rows, losses, method, rng):
+        self.rows, self.losses, self.rng, self.n_iter = rows, losses, rng, 0
+        small = _allows_newton(rows, losses.n_classes)
         self.patience = _PATIENCE if method == "auto" and small else np.inf
-        self.newton = method == "newton" or (method == "auto" and prefers_newton(problem.rows, problem.n_classes))
+        self.newton = method == "newton" or (method == "auto" and prefers_newton(rows, losses.n_classes))
 
     def run(self, blocks, W, bound, tol, max_iter):
         """Solve one round; return its blocks, the true objective and the relative gap."""
         if not self.newton:
             limit = min(max_iter - self.n_iter, self.patience)
-            blocks, n_iter, true, gap, done = _descend(self.problem, blocks, W, bound, tol, limit, self.rng)
+            blocks, n_iter, true, gap, done = _descend(self.rows, self.losses, blocks, W, bound, tol, limit, self.rng)
             self.n_iter += n_iter
             if done or self.n_iter >= max_iter:
                 return blocks, true, gap
             self.newton = True
-        blocks, n_iter, true, gap = _newton(self.problem, blocks, W, bound, tol, max_iter - self.n_iter)
+        X = dense_matrix(self.rows)
+        blocks, n_iter, true, gap = _newton(X, self.losses, blocks, W, bound, tol, max_iter - self.n_iter)
         self.n_iter += n_iter
         return blocks, true, gap
 
@@ -228,85 +294,90 @@ def _is_done(value, gap, bound, tol):
     return gap <= tol and (value <= bound or gap <= _EXACT)
 
 
-def _descend(problem, blocks, W, bound, tol, max_iter, rng):
+def _descend(rows, losses, blocks, W, bound, tol, max_iter, rng):
     """Cycle through the rows; return blocks, passes, true objective, gap, and whether the round is done."""
-    m, n_iter, visited, quiet = len(problem.codes), 0, 0, 0.0
+    m, visited, quiet = len(losses.codes), 0, 0.0
     used = int((blocks.begin + blocks.capacity).max())
     while True:
         order, first = rng.permutation(m), 0.0
         for _ in range(_CYCLE):
-            blocks, used, moved, left = _pass(problem, blocks, W, order, used, quiet)
+            blocks, used, moved, left = _pass(rows, losses, blocks, W, order, used, quiet)
             visited += len(order)
             first, quiet = first or moved, _QUIET * moved
             order = rng.permutation(order[:left])
             if left == 0 or moved < 0.1 * first:
                 break
-        loss, true, total = _certificate(problem, blocks, W)
-        norm = 0.5 * np.vdot(W, W)
-        value, n_iter = norm + loss, -(-visited // m)
-        done = _is_done(value, total / value, bound, tol)
+        value, true, gap = _certificate(rows, losses, blocks, W)
+        done, n_iter = _is_done(value, gap, bound, tol), -(-visited // m)
         if done or n_iter >= max_iter:
-            return blocks, n_iter, norm + true, total / value, done
+            return blocks, n_iter, true, gap, done
 
 
-def _pass(problem, blocks, W, order, used, quiet):
+def _pass(rows, losses, blocks, W, order, used, quiet):
     """Step through the rows, enlarging the pool when it is full; return also the largest move and who moved."""
     stats, at = np.zeros(2), 0
     while True:
-        at, used = _sweep(problem, blocks, W, order, at, used, quiet, stats)
+        at, used = _sweep(rows, losses, blocks, W, order, at, used, quiet, stats)
         if at == len(order):
             return blocks, used, stats[0], int(stats[1])
-        more = max(problem.n_classes, len(blocks.zeta) // 2)
+        more = max(losses.n_classes, len(blocks.zeta) // 2)
         blocks = blocks._replace(
             classes=np.append(blocks.classes, np.zeros(more, np.int32)), zeta=np.append(blocks.zeta, np.zeros(more))
         )
 
 
-def _newton(problem, blocks, W, bound, tol, max_iter):
+def _newton(X, losses, blocks, W, bound, tol, max_iter):
     """Follow the proximal method of multipliers; return blocks, Newton steps, true objective and gap.
 
     The scale of the proximal map falls from step to step; a row's is inverse to its weight, so that a row of weight
     two moves as two equal rows do.
     """
-    d, k = len(W), problem.n_classes
+    d, k = len(W), losses.n_classes
     blocks = _spread(blocks, k - 1)
     ahead = Blocks(*(entry.copy() for entry in blocks))
-    mean_square = (problem.prices @ problem.squares) / problem.prices.sum()
-    typical = 0.5 * problem.total / problem.prices.sum()
-    width = min(1.0, mean_square / typical if mean_square > 0.0 else 1.0) * 0.5 / problem.prices
-    U = np.empty((len(problem.codes), W.shape[1]))
-    G, dW, dU = np.empty_like(W), np.zeros_like(W), np.empty_like(U)
-    _all_scores(problem.rows, W, U)
+    mean_square = (losses.prices @ losses.squares) / losses.prices.sum()
+    typical = 0.5 * losses.total / losses.prices.sum()
+    width = min(1.0, mean_square / typical if mean_square > 0.0 else 1.0) * 0.5 / losses.prices
+    U, V, dW = X @ W, np.empty((len(X), W.shape[1])), np.zeros_like(W)
     n_iter = 0
     while True:
         while True:
-            _proximal(problem, blocks, width, U, ahead)
-            _combine(problem, ahead, G)
-            np.subtract(W, G, out=G)
-            loss, _, total = _certificate(problem, ahead, W)
-            value, rest = 0.5 * np.vdot(W, W) + loss, 0.5 * np.vdot(G, G)
-            if rest <= 0.1 * max(total, 0.1 * tol * value) or n_iter >= max_iter:
+            _proximal(losses, blocks, width, U, ahead, V)
+            G = W - X.T @ V
+            value, _, gap = _relative_to(W, *_certify(losses, ahead, 0, U))
+            rest = 0.5 * np.vdot(G, G) / value
+            if rest <= 0.1 * max(gap, 0.1 * tol) or n_iter >= max_iter:
                 break
-            H = _hessian(problem, ahead, width, np.zeros((d * k, d * k)))
-            H.flat[:: d * k + 1] += 1.0
-            factor = cho_factor(H.T, lower=False, overwrite_a=True, check_finite=False)
+            factor = cho_factor(_hessian(X, losses, ahead, width), lower=True, overwrite_a=True, check_finite=False)
             dW[:, :k] = cho_solve(factor, -G.T[:k].ravel(), check_finite=False).reshape(k, d).T
-            _all_scores(problem.rows, dW, dU)
-            step = _find_step(problem, blocks, width, W, U, dW, dU)
+            dU = X @ dW
+            step = _find_step(losses, blocks, width, W, U, dW, dU)
             W += step * dW
             U += step * dU
             n_iter += 1
         blocks, ahead = ahead, blocks
-        width *= _NARROW
-        if rest + total > tol * value and n_iter < max_iter:
+        width = width * _NARROW
+        if rest + gap > tol and n_iter < max_iter:
             continue
-        _combine(problem, blocks, G)
-        loss, true, total = _certificate(problem, blocks, G)
-        norm = 0.5 * np.vdot(G, G)
-        value = norm + loss
-        if _is_done(value, total / value, bound, tol) or n_iter >= max_iter:
-            W[:] = G
-            return blocks, n_iter, norm + true, total / value
+        combined = X.T @ V
+        value, true, gap = _relative_to(combined, *_certify(losses, blocks, 0, X @ combined))
+        if _is_done(value, gap, bound, tol) or n_iter >= max_iter:
+            W[:] = combined
+            return blocks, n_iter, true, gap
+
+
+def _hessian(X, losses, blocks, width):
+    """Return ``I + Σ x x' ⊗ J`` (lower triangle), classes outermost."""
+    d, k = X.shape[1], losses.n_classes
+    J = _curvatures(losses, blocks, width, np.zeros((len(X), k, k)))
+    H = np.eye(d * k)
+    for a in range(k):
+        for c in range(a + 1):
+            which = np.flatnonzero(J[:, a, c])
+            if len(which):
+                part = X[which]
+                H[a * d : (a + 1) * d, c * d : (c + 1) * d] += part.T @ (J[which, a, c, None] * part)
+    return H
 
 
 def _spread(blocks, capacity):
@@ -321,13 +392,13 @@ def _spread(blocks, capacity):
     )
 
 
-def _find_step(problem, blocks, width, W, U, dW, dU):
+def _find_step(losses, blocks, width, W, U, dW, dU):
     """Return a step along dW where the slope has fallen below half its first value."""
     linear, square = np.vdot(W, dW), np.vdot(dW, dW)
-    first = _pull_along(problem, blocks, width, U, dU, 0.0) - linear
+    first = _pull_along(losses, blocks, width, U, dU, 0.0) - linear
     low, high, t = 0.0, np.inf, 1.0
     for _ in range(40):
-        now = linear + t * square - _pull_along(problem, blocks, width, U, dU, t)
+        now = linear + t * square - _pull_along(losses, blocks, width, U, dU, t)
         if abs(now) <= 0.5 * first:
             break
         low, high = (t, high) if now < 0.0 else (low, t)
@@ -336,58 +407,36 @@ def _find_step(problem, blocks, width, W, U, dW, dU):
 
 
 @njit(cache=True, nogil=True)
-def _all_scores(rows, W, U):
-    for i in range(len(U)):
-        row_scores(rows, i, W, U[i])
-
-
-@njit(cache=True, nogil=True)
-def _combine(problem, blocks, W):
-    """Set W to the sum of all rows times their coefficients."""
-    k = W.shape[1]
-    v, classes, scales = np.zeros(k), np.empty(k, np.int64), np.empty(k)
-    W[:] = 0.0
-    for i in range(len(problem.codes)):
-        _own_part(blocks, i, problem.codes[i], v)
-        n = 0
-        for l in range(k):
-            if v[l] != 0.0:
-                classes[n], scales[n] = l, v[l]
-                v[l] = 0.0
-                n += 1
-        row_add_outer(problem.rows, i, classes, scales, n, W)
-
-
-@njit(cache=True, nogil=True)
-def _proximal(problem, blocks, width, U, ahead):
-    """Fill ``ahead`` with the multipliers that the scores U lead to from ``blocks``."""
+def _proximal(losses, blocks, width, U, ahead, V):
+    """Fill ``ahead`` and its coefficients V with what the scores U lead to from ``blocks``."""
     k = U.shape[1]
     v, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
     for i in range(len(U)):
-        y = problem.codes[i]
+        y = losses.codes[i]
         v[:] = 0.0
         _own_part(blocks, i, y, v)
         b = U[i] - width[i] * v
         n, _, beta = block_step(
-            b[: problem.n_classes], y, width[i], problem.prices[i], problem.mu, problem.theta,
+            b[: losses.n_classes], y, width[i], losses.prices[i], losses.mu, losses.theta,
             blocks.rival[i], blocks.ceiling[i], rivals, zeta,
         )  # fmt: skip
         _store(ahead, i, n, rivals, zeta, beta)
-        ahead.rival[i], ahead.ceiling[i] = blocks.rival[i], blocks.ceiling[i]
+        V[i] = 0.0
+        _own_part(ahead, i, y, V[i])
 
 
 @njit(cache=True, nogil=True)
-def _pull_along(problem, blocks, width, U, dU, t):
+def _pull_along(losses, blocks, width, U, dU, t):
     """Return the inner product of dU with the multipliers that the scores U + t dU lead to."""
     k, total = U.shape[1], 0.0
     v, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
     for i in range(len(U)):
-        y = problem.codes[i]
+        y = losses.codes[i]
         v[:] = 0.0
         _own_part(blocks, i, y, v)
         b = U[i] + t * dU[i] - width[i] * v
         n, S, beta = block_step(
-            b[: problem.n_classes], y, width[i], problem.prices[i], problem.mu, problem.theta,
+            b[: losses.n_classes], y, width[i], losses.prices[i], losses.mu, losses.theta,
             blocks.rival[i], blocks.ceiling[i], rivals, zeta,
         )  # fmt: skip
         total += (S - beta) * dU[i, y]
@@ -399,60 +448,32 @@ def _pull_along(problem, blocks, width, U, dU, t):
 
 
 @njit(cache=True, nogil=True)
-def _curvature(problem, blocks, width, i, classes, J):
-    """Write the derivative of row i's multipliers by its scores (negated), and its classes; return their number."""
-    n, A, h, beta, r = blocks.length[i], width[i], 0.5 / problem.prices[i], blocks.beta[i], blocks.rival[i]
-    size = n + 1
-    for c in range(n):
-        classes[c] = blocks.classes[blocks.begin[i] + c]
-    classes[n] = problem.codes[i]
-    share, E = 0.0, np.inf
-    if beta > 0.0:
-        E = (A if r < 0 else 2.0 * A) + h / problem.mu
-        share = A / E
-        if r >= 0:
-            classes[n + 1] = r
-            size += 1
-    D = h + A * (1.0 - share)
-    N = A + n * D
-    for a in range(n):
+def _curvatures(losses, blocks, width, J):
+    """Fill J with the derivative of every row's coefficients by its scores, negated; return it."""
+    k = losses.n_classes
+    classes = np.empty(k + 1, np.int64)
+    for i in range(len(J)):
+        n, y, r, beta = blocks.length[i], losses.codes[i], blocks.rival[i], blocks.beta[i]
+        A, h = width[i], 0.5 / losses.prices[i]
+        share, stiff = 0.0, 0.0  # A/E and 1/E where beta > 0
+        if beta > 0.0:
+            stiff = 1.0 / ((A if r < 0 else 2.0 * A) + h / losses.mu)
+            share = A * stiff
+        D = h + A * (1.0 - share)
+        N = A + n * D
         for c in range(n):
-            J[a, c] = ((a == c) - D / N) / A
-        for c in range(n, size):
-            J[a, c] = J[c, a] = -(1.0 - share if c == n else share) / N
-    J[n, n] = (1.0 - share) ** 2 * n / N + 1.0 / E
-    if size == n + 2:
-        J[n + 1, n + 1] = share**2 * n / N + 1.0 / E
-        J[n, n + 1] = J[n + 1, n] = share * (1.0 - share) * n / N - 1.0 / E
-    return size
-
-
-@njit(cache=True, nogil=True)
-def _hessian(problem, blocks, width, H):
-    """Add ``Σ x x' ⊗ J`` to the lower triangle of H, classes outermost; return H."""
-    k = problem.n_classes
-    d = len(H) // k
-    columns, values = np.empty(d, np.int64), np.empty(d)
-    classes, J = np.empty(k + 1, np.int64), np.empty((k + 1, k + 1))
-    for i in range(len(problem.codes)):
-        size = _curvature(problem, blocks, width, i, classes, J)
-        if size == 1 and blocks.beta[i] == 0.0:
-            continue
-        n = row_scatter(problem.rows, i, values, columns)
-        if problem.rows.bias != 0.0:
-            columns[n], values[d - 1] = d - 1, problem.rows.bias
-            n += 1
-        for a in range(size):
-            for c in range(size):
-                if classes[c] > classes[a] or J[a, c] == 0.0:
-                    continue
-                above, left = classes[a] * d, classes[c] * d
-                for p in range(n):
-                    target = H[above + columns[p]]
-                    scale = J[a, c] * values[columns[p]]
-                    for q in range(p + 1 if a == c else n):
-                        target[left + columns[q]] += scale * values[columns[q]]
-    return H
+            classes[c] = blocks.classes[blocks.begin[i] + c]
+        for a in range(n):
+            for c in range(n):
+                J[i, classes[a], classes[c]] = ((a == c) - D / N) / A
+            J[i, classes[a], y] = J[i, y, classes[a]] = -(1.0 - share) / N
+        J[i, y, y] = (1.0 - share) ** 2 * n / N + stiff
+        if beta > 0.0 and r >= 0:
+            for a in range(n):
+                J[i, classes[a], r] = J[i, r, classes[a]] = -share / N
+            J[i, r, r] = share**2 * n / N + stiff
+            J[i, y, r] = J[i, r, y] = share * (1.0 - share) * n / N - stiff
+    return J
 
 
 @njit(cache=True, nogil=True)
@@ -490,7 +511,7 @@ def _level(b, y, skip, A, D, q, order, zeta):
 
 @njit(cache=True, nogil=True)
 def block_step(b, y, A, price, mu, theta, rival, ceiling, order, zeta):
-    """Solve one row's dual problem; return how many classes of ``order`` have a ``zeta`` > 0, their sum S, and beta."""
+    """Solve one row's dual losses; return how many classes of ``order`` have a ``zeta`` > 0, their sum S, and beta."""
     h = 0.5 / price
     q = 1.0 - theta - b[y]
     n, S = _level(b, y, -1, A, A + h, q, order, zeta)
@@ -526,7 +547,7 @@ def _store(blocks, i, n, order, zeta, beta):
 
 
 @njit(cache=True, nogil=True)
-def _sweep(problem, blocks, W, order, first, used, quiet, stats):
+def _sweep(rows, losses, blocks, W, order, first, used, quiet, stats):
     """Step through the rows from ``order[first]`` on; stop where the pool of blocks (``used`` of it) is full.
 
     Returns where it stopped and how much of the pool is used. ``stats`` gets the largest movement of a row and how many
@@ -538,18 +559,18 @@ def _sweep(problem, blocks, W, order, first, used, quiet, stats):
     touched = np.empty(k, np.int64)
     for p in range(first, len(order)):
         i = order[p]
-        y, A = problem.codes[i], problem.squares[i]
-        row_scores(problem.rows, i, W, b)
+        y, A = losses.codes[i], losses.squares[i]
+        row_scores(rows, i, W, b)
         _own_part(blocks, i, y, v)
         for l in range(k):
             if v[l] != 0.0:
                 b[l] -= A * v[l]
         n, S, beta = block_step(
-            b[: problem.n_classes], y, A, problem.prices[i], problem.mu, problem.theta,
+            b[: losses.n_classes], y, A, losses.prices[i], losses.mu, losses.theta,
             blocks.rival[i], blocks.ceiling[i], rivals, zeta,
         )  # fmt: skip
         if n > blocks.capacity[i]:
-            capacity = min(max(n, 2 * blocks.capacity[i]), problem.n_classes - 1)
+            capacity = min(max(n, 2 * blocks.capacity[i]), losses.n_classes - 1)
             if used + capacity > len(blocks.zeta):
                 v[:] = 0.0
                 return p, used
@@ -569,7 +590,7 @@ def _sweep(problem, blocks, W, order, first, used, quiet, stats):
                 v[l] = 0.0
         moved *= np.sqrt(A)
         if moved > 0.0:
-            row_add_outer(problem.rows, i, touched, change, n_touched, W)
+            row_add_outer(rows, i, touched, change, n_touched, W)
         _store(blocks, i, n, rivals, zeta, beta)
         stats[0] = max(stats[0], moved)
         if moved > quiet:
@@ -580,60 +601,30 @@ def _sweep(problem, blocks, W, order, first, used, quiet, stats):
 
 
 @njit(cache=True, nogil=True)
-def _certificate(problem, blocks, W):
-    """Return the loss of this round, the true loss, and the Fenchel-Young sum, of all rows."""
-    k = problem.n_classes
-    u = np.empty(W.shape[1])
+def _certify(losses, blocks, first, U):
+    """Return the loss of this round, the true loss, and the Fenchel-Young sum, of the rows from ``first`` on."""
+    k = losses.n_classes
     loss, true, total = 0.0, 0.0, 0.0
-    for i in range(len(problem.codes)):
-        y, c, beta = problem.codes[i], problem.prices[i], blocks.beta[i]
-        row_scores(problem.rows, i, W, u)
+    for p in range(len(U)):
+        i, u = first + p, U[p]
+        y, c, beta = losses.codes[i], losses.prices[i], blocks.beta[i]
         highest = -np.inf
         for l in range(k):
             if l != y and u[l] > highest:
                 highest = u[l]
         top = blocks.ceiling[i] if blocks.rival[i] < 0 else u[blocks.rival[i]]
-        short = max(0.0, 1.0 - problem.theta - u[y] + highest)
-        beyond = max(0.0, u[y] - top - 1.0 - problem.theta)
-        really = max(0.0, u[y] - highest - 1.0 - problem.theta)
-        below, above = c * short * short, c * problem.mu * beyond * beyond
+        short = max(0.0, 1.0 - losses.theta - u[y] + highest)
+        beyond = max(0.0, u[y] - top - 1.0 - losses.theta)
+        really = max(0.0, u[y] - highest - 1.0 - losses.theta)
+        below, above = c * short * short, c * losses.mu * beyond * beyond
         loss += below + above
-        true += below + c * problem.mu * really * really
+        true += below + c * losses.mu * really * really
         S = 0.0
-        for p in range(blocks.begin[i], blocks.begin[i] + blocks.length[i]):
-            S += blocks.zeta[p]
-            below -= blocks.zeta[p] * (1.0 - problem.theta - u[y] + u[blocks.classes[p]])
+        for q in range(blocks.begin[i], blocks.begin[i] + blocks.length[i]):
+            S += blocks.zeta[q]
+            below -= blocks.zeta[q] * (1.0 - losses.theta - u[y] + u[blocks.classes[q]])
         total += max(0.0, below + 0.25 * S * S / c)
         if beta > 0.0:
-            above -= beta * (u[y] - top - 1.0 - problem.theta)
-        total += max(0.0, above + 0.25 * beta * beta / (c * problem.mu))
+            above -= beta * (u[y] - top - 1.0 - losses.theta)
+        total += max(0.0, above + 0.25 * beta * beta / (c * losses.mu))
     return loss, true, total
-
-
-@njit(cache=True, nogil=True)
-def _renew_upper_side(problem, blocks, W, concave):
-    """Let every row's upper side touch its true loss at W; return how many runner-up classes changed.
-
-    The part of β that sat with the old runner-up moves to the new one, in W too.
-    """
-    k = problem.n_classes
-    changed = 0
-    u, classes, scales = np.empty(W.shape[1]), np.empty(2, np.int64), np.empty(2)
-    old_W = W.copy()
-    for i in range(len(problem.codes)):
-        y = problem.codes[i]
-        row_scores(problem.rows, i, old_W, u)
-        best = -1
-        for l in range(k):
-            if l != y and (best < 0 or u[l] > u[best]):
-                best = l
-        if not concave:
-            changed += blocks.ceiling[i] != u[best]
-            blocks.ceiling[i] = u[best]
-        elif best != blocks.rival[i]:
-            changed += 1
-            if blocks.beta[i] > 0.0:
-                classes[0], scales[0], classes[1], scales[1] = best, blocks.beta[i], blocks.rival[i], -blocks.beta[i]
-                row_add_outer(problem.rows, i, classes, scales, 2, W)
-            blocks.rival[i], blocks.ceiling[i] = best, 0.0
-    return changed
