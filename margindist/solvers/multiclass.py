@@ -61,6 +61,7 @@ _CYCLE = 8  # passes over the rows that still move between two looks at the gap
 _QUIET = 0.1  # rows that move less than this share of the largest move rest until then
 _EXACT = 1e-10  # gap from which on a round that is not below the last one will not get there
 _NARROW = 0.3  # factor of the proximal scale
+_NARROWEST = 1e-9  # of the first scale: below it the system is singular to rounding
 _LARGEST_SYSTEM = 600  # columns times classes up to which Newton systems are formed
 _LARGEST_DENSE = 2 * 10**7  # entries of the arrays they take besides
 _PART = 2**18  # scores held at a time
@@ -338,6 +339,7 @@ def _newton(X, losses, blocks, W, bound, tol, max_iter):
     mean_square = (losses.prices @ losses.squares) / losses.prices.sum()
     typical = 0.5 * losses.total / losses.prices.sum()
     width = min(1.0, mean_square / typical if mean_square > 0.0 else 1.0) * 0.5 / losses.prices
+    narrowest = _NARROWEST * width
     U, V, dW = X @ W, np.empty((len(X), W.shape[1])), np.zeros_like(W)
     n_iter = 0
     while True:
@@ -356,12 +358,12 @@ def _newton(X, losses, blocks, W, bound, tol, max_iter):
             U += step * dU
             n_iter += 1
         blocks, ahead = ahead, blocks
-        width = width * _NARROW
-        if rest + gap > tol and n_iter < max_iter:
+        exhausted, width = width[0] <= narrowest[0], np.maximum(width * _NARROW, narrowest)
+        if rest + gap > tol and n_iter < max_iter and not exhausted:
             continue
         combined = X.T @ V
         value, true, gap = _relative_to(combined, *_certify(losses, blocks, 0, X @ combined))
-        if _is_done(value, gap, bound, tol) or n_iter >= max_iter:
+        if _is_done(value, gap, bound, tol) or n_iter >= max_iter or exhausted:
             W[:] = combined
             return blocks, n_iter, true, gap
 
