@@ -6,12 +6,13 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from sklearn.datasets import make_classification
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import minmax_scale
 
 from margindist import MSVMAvClassifier
-from margindist.margins import semivariance_bound
+from margindist.margins import generalization_bound, margins, semivariance_bound
 from margindist.solvers import semivariance
 from margindist.solvers._rows import add_gram, as_rows, gram
 from tests.reference import msvmav as naive
@@ -183,3 +184,18 @@ def test_bound_decreases_in_the_right_places(rng):
 def test_bound_says_what_it_expects(margins, changes, message):
     with pytest.raises(ValueError, match=message):
         semivariance_bound(margins, **{"complexity": 0.1, **changes})
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_bound_of_an_estimator_scales_its_margins(kernel):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = minmax_scale(X)
+    model = MSVMAvClassifier(kernel=kernel).fit(X, y)
+    bound = generalization_bound(model, X, y)
+    assert bound == pytest.approx(generalization_bound(clone(model).fit(X, 1 - y), X, 1 - y), rel=1e-6)
+    if kernel == "linear":
+        reach = np.hypot(np.linalg.norm(model.coef_), model.intercept_[0]) * np.sqrt((X**2).sum(axis=1).max() + 1)
+        scaled = margins(model, X, y) / reach
+        assert bound == pytest.approx(semivariance_bound(scaled, len(y) ** -0.5))
+    with pytest.raises(ValueError, match="for two classes"):
+        generalization_bound(MSVMAvClassifier().fit(X[:9], [0, 1, 2] * 3), X[:9], [0, 1, 2] * 3)

@@ -1,8 +1,10 @@
 """The large margin distribution machine."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.metaestimators import available_if
 
 from margindist.estimators._base import (
@@ -180,25 +182,25 @@ class LDMClassifier(MarginClassifier):
 
     def __init__(
         self,
-        C=1.0,
-        lambda1=0.25,
-        lambda2=0.25,
+        C: float = 1.0,
+        lambda1: float = 0.25,
+        lambda2: float = 0.25,
         *,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        n_components=None,
-        fit_intercept=True,
-        solver="auto",
-        tol=1e-4,
-        max_iter=None,
-        cache_size=2000,
-        warm_start=False,
-        class_weight=None,
-        random_state=None,
-        verbose=0,
-        n_jobs=None,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        n_components: int | None = None,
+        fit_intercept: bool = True,
+        solver: str = "auto",
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        cache_size: float = 2000,
+        warm_start: bool = False,
+        class_weight: dict | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
     ):
         self.C = C
         self.lambda1 = lambda1
@@ -220,7 +222,7 @@ class LDMClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -340,7 +342,9 @@ class LDMClassifier(MarginClassifier):
 
     @available_if(lambda self: self.solver == "asgd" and self.kernel == "linear")
     @fitting
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Take one pass of averaged stochastic gradients over a piece of the data (``solver="asgd"`` only).
 
         The pieces together are taken for the training set: after each, ``C`` and the lambdas weigh as in a set of all

@@ -1,9 +1,11 @@
 """The least squares support vector machine, in the kernel's and in the empirical feature space."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError
 from sklearn.base import clone
 
@@ -149,20 +151,20 @@ class LSSVMClassifier(MarginClassifier):
 
     def __init__(
         self,
-        C=1.0,
+        C: float = 1.0,
         *,
-        space="dual",
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        fit_intercept=True,
-        solver="auto",
-        tol=1e-8,
-        max_iter=1000,
-        class_weight=None,
-        verbose=0,
-        n_jobs=None,
+        space: str = "dual",
+        kernel: str | Callable = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        solver: str = "auto",
+        tol: float = 1e-8,
+        max_iter: int = 1000,
+        class_weight: dict | str | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
     ):
         self.C = C
         self.space = space
@@ -179,7 +181,7 @@ class LSSVMClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
 
         Parameters

@@ -1,6 +1,10 @@
 """The maximal average margin classifier."""
 
+from collections.abc import Callable
+from typing import Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from margindist.estimators._base import (
     COMMON_PARAMETERS,
@@ -113,15 +117,15 @@ class MAMClassifier(MarginClassifier):
 
     def __init__(
         self,
-        bias="optimal",
-        slope=1.0,
+        bias: str = "optimal",
+        slope: float | str = 1.0,
         *,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        class_weight=None,
-        random_state=None,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        class_weight: dict | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
     ):
         self.bias = bias
         self.slope = slope
@@ -133,7 +137,7 @@ class MAMClassifier(MarginClassifier):
         self.random_state = random_state
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Sum up the classes, and choose bias and slope if asked to.
 
         Parameters

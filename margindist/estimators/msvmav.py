@@ -1,8 +1,11 @@
 """Small semi-variance and large mean of the margins (MSVMAv)."""
 
 import warnings
+from collections.abc import Callable
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from margindist.estimators._base import (
@@ -103,19 +106,19 @@ class MSVMAvClassifier(MarginClassifier):
 
     def __init__(
         self,
-        alpha=64.0,
-        beta=0.25,
+        alpha: float = 64.0,
+        beta: float = 0.25,
         *,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        fit_intercept=True,
-        tol=1e-6,
-        max_iter=100,
-        class_weight=None,
-        verbose=0,
-        n_jobs=None,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        class_weight: dict | str | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
     ):
         self.alpha = alpha
         self.beta = beta
@@ -131,7 +134,7 @@ class MSVMAvClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Run the rounds.
 
         Parameters

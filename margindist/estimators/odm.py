@@ -1,6 +1,10 @@
 """The optimal margin distribution machine, for two classes and for more."""
 
+from collections.abc import Callable
+from typing import Self
+
 import numpy as np
+from numpy.typing import ArrayLike
 
 from margindist.estimators._base import (
     COMMON_PARAMETERS,
@@ -199,27 +203,27 @@ class ODMClassifier(MarginClassifier):
 
     def __init__(
         self,
-        lam=1024,
-        mu=0.4,
-        theta=0.2,
+        lam: float = 1024,
+        mu: float = 0.4,
+        theta: float = 0.2,
         *,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        n_components=None,
-        multi_class="direct",
-        outer="concave",
-        fit_intercept=True,
-        solver="auto",
-        tol=1e-3,
-        max_iter=1000,
-        cache_size=2000,
-        warm_start=False,
-        class_weight=None,
-        random_state=None,
-        verbose=0,
-        n_jobs=None,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        n_components: int | None = None,
+        multi_class: str = "direct",
+        outer: str = "concave",
+        fit_intercept: bool = True,
+        solver: str = "auto",
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        cache_size: float = 2000,
+        warm_start: bool = False,
+        class_weight: dict | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
     ):
         self.lam = lam
         self.mu = mu
@@ -243,7 +247,7 @@ class ODMClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Parameters

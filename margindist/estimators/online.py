@@ -1,11 +1,13 @@
 """Online maximum-margin learners: PUMMA and its rivals ROMMA, ALMA and MICRA."""
 
 import warnings
+from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from margindist.estimators._base import (
@@ -64,7 +66,7 @@ class _OnlineClassifier(MarginClassifier):
 
     # ------------------------------------------------------------------ learning
 
-    def fit(self, X, y):
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from the rows, pass after pass in the order given, until no margin is too small.
 
         Parameters
@@ -94,7 +96,7 @@ class _OnlineClassifier(MarginClassifier):
         self._store(_Memory(self._parameters(), method, kernel, learners))
         return self._store_runs(runs)
 
-    def partial_fit(self, X, y, classes=None):
+    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn from the rows once, in the order given, going on from what was learnt before.
 
         Rows may come one or a million at a time: the result is the same as that of :meth:`fit` with ``max_iter=1`` on
@@ -350,15 +352,15 @@ class PUMMAClassifier(_OnlineClassifier):
 
     def __init__(
         self,
-        p=2.0,
-        delta=0.1,
+        p: float | str = 2.0,
+        delta: float = 0.1,
         *,
-        kernel="linear",
-        gamma="auto",
-        degree=3,
-        coef0=0.0,
-        soft_margin=0.0,
-        max_iter=100,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "auto",
+        degree: int = 3,
+        coef0: float = 0.0,
+        soft_margin: float = 0.0,
+        max_iter: int = 100,
     ):
         self.p = p
         self.delta = delta
@@ -454,17 +456,17 @@ class ROMMAClassifier(_OnlineClassifier):
 
     def __init__(
         self,
-        delta=0.1,
-        aggressive=True,
+        delta: float = 0.1,
+        aggressive: bool = True,
         *,
-        kernel="linear",
-        gamma="auto",
-        degree=3,
-        coef0=0.0,
-        soft_margin=0.0,
-        fit_intercept=True,
-        intercept_scaling="auto",
-        max_iter=100,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "auto",
+        degree: int = 3,
+        coef0: float = 0.0,
+        soft_margin: float = 0.0,
+        fit_intercept: bool = True,
+        intercept_scaling: float | str | None = "auto",
+        max_iter: int = 100,
     ):
         self.delta = delta
         self.aggressive = aggressive
@@ -571,19 +573,19 @@ class ALMAClassifier(_OnlineClassifier):
 
     def __init__(
         self,
-        p=2.0,
-        alpha=0.1,
+        p: float | str = 2.0,
+        alpha: float = 0.1,
         *,
-        B=None,
-        C=None,
-        kernel="linear",
-        gamma="auto",
-        degree=3,
-        coef0=0.0,
-        soft_margin=0.0,
-        fit_intercept=True,
-        intercept_scaling="auto",
-        max_iter=100,
+        B: float | None = None,
+        C: float | None = None,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "auto",
+        degree: int = 3,
+        coef0: float = 0.0,
+        soft_margin: float = 0.0,
+        fit_intercept: bool = True,
+        intercept_scaling: float | str | None = "auto",
+        max_iter: int = 100,
     ):
         self.p = p
         self.alpha = alpha
@@ -697,19 +699,19 @@ class MICRAClassifier(_OnlineClassifier):
 
     def __init__(
         self,
-        eta=1.0,
-        beta=1.0,
-        epsilon=0.5,
-        zeta=0.5,
+        eta: float = 1.0,
+        beta: float = 1.0,
+        epsilon: float = 0.5,
+        zeta: float = 0.5,
         *,
-        kernel="linear",
-        gamma="auto",
-        degree=3,
-        coef0=0.0,
-        soft_margin=0.0,
-        fit_intercept=True,
-        intercept_scaling="auto",
-        max_iter=100,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "auto",
+        degree: int = 3,
+        coef0: float = 0.0,
+        soft_margin: float = 0.0,
+        fit_intercept: bool = True,
+        intercept_scaling: float | str | None = "auto",
+        max_iter: int = 100,
     ):
         self.eta = eta
         self.beta = beta

@@ -1,9 +1,13 @@
 """Classifiers made of other learners: support vector regression on the labels, error-correcting output codes."""
 
+from collections.abc import Callable
+from typing import Self
+
 import numpy as np
 import scipy.sparse as sp
 from joblib import Parallel, delayed
-from sklearn.base import MetaEstimatorMixin, clone, is_classifier
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, MetaEstimatorMixin, clone, is_classifier
 from sklearn.svm import SVR, LinearSVR
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
@@ -80,18 +84,18 @@ class SVRClassifier(MarginClassifier):
 
     def __init__(
         self,
-        C=1.0,
-        epsilon=0.1,
+        C: float = 1.0,
+        epsilon: float = 0.1,
         *,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        tol=1e-10,
-        max_iter=10000,
-        class_weight=None,
-        random_state=None,
-        n_jobs=None,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        tol: float = 1e-10,
+        max_iter: int = 10000,
+        class_weight: dict | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        n_jobs: int | None = None,
     ):
         self.C = C
         self.epsilon = epsilon
@@ -106,7 +110,7 @@ class SVRClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit one regression a two-class problem.
 
         Parameters
@@ -197,12 +201,12 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
 
     _requirements = {"n_jobs": COMMON_PARAMETERS["n_jobs"]}
 
-    def __init__(self, estimator, *, n_jobs=None):
+    def __init__(self, estimator: BaseEstimator, *, n_jobs: int | None = None):
         self.estimator = estimator
         self.n_jobs = n_jobs
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit one classifier a split of the classes.
 
         Parameters

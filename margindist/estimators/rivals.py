@@ -1,8 +1,11 @@
 """Batch rivals of the margin distribution papers: MDO, KM-OMD and FMM."""
 
 import warnings
+from collections.abc import Callable
+from typing import Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from margindist.estimators._base import (
@@ -98,17 +101,17 @@ class MDOClassifier(MarginClassifier):
 
     def __init__(
         self,
-        alpha=300.0,
-        beta=10.0,
+        alpha: float = 300.0,
+        beta: float = 10.0,
         *,
-        n_init=5,
-        fit_intercept=True,
-        tol=1e-6,
-        max_iter=1000,
-        class_weight=None,
-        random_state=None,
-        verbose=0,
-        n_jobs=None,
+        n_init: int = 5,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        class_weight: dict | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
     ):
         self.alpha = alpha
         self.beta = beta
@@ -122,7 +125,7 @@ class MDOClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Descend from every start and keep the lowest end.
 
         Parameters
@@ -247,17 +250,17 @@ class KOMDClassifier(MarginClassifier):
 
     def __init__(
         self,
-        lam=0.1,
+        lam: float = 0.1,
         *,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        fit_intercept=True,
-        tol=1e-6,
-        max_iter=100,
-        verbose=0,
-        n_jobs=None,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        verbose: int = 0,
+        n_jobs: int | None = None,
     ):
         self.lam = lam
         self.kernel = kernel
@@ -271,7 +274,7 @@ class KOMDClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the two hull points.
 
         Parameters
@@ -395,17 +398,17 @@ class FMMClassifier(MarginClassifier):
 
     def __init__(
         self,
-        step=1.0,
+        step: float = 1.0,
         *,
-        kernel="linear",
-        gamma="scale",
-        degree=3,
-        coef0=0.0,
-        fit_intercept=True,
-        tol=1e-3,
-        max_iter=2000,
-        verbose=0,
-        n_jobs=None,
+        kernel: str | Callable = "linear",
+        gamma: str | float = "scale",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        tol: float = 1e-3,
+        max_iter: int = 2000,
+        verbose: int = 0,
+        n_jobs: int | None = None,
     ):
         self.step = step
         self.kernel = kernel
@@ -419,7 +422,7 @@ class FMMClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @with_callbacks
-    def fit(self, X, y, sample_weight=None):
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Maximise the least margin.
 
         Parameters

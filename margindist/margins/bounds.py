@@ -1,15 +1,20 @@
 """Upper bounds on the probability of error that papers prove for their methods, computed from a fitted classifier."""
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
+from margindist.estimators.msvmav import MSVMAvClassifier
 from margindist.estimators.odm import ODMClassifier
 from margindist.margins.decision import margins
+from margindist.margins.semivariance import semivariance_bound
 
 __all__ = ["generalization_bound", "multiclass_bound"]
 
 
-def generalization_bound(estimator, X, y, delta=0.05):
+def generalization_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: float = 0.05) -> float:
     """Return the paper's bound on the error of a classifier, from the samples it was trained on.
 
     With probability at least ``1 - delta`` over the draw of the training samples, the bound holds. Such bounds are
@@ -17,8 +22,8 @@ def generalization_bound(estimator, X, y, delta=0.05):
 
     Parameters
     ----------
-    estimator : ODMClassifier
-        Fitted classifier.
+    estimator : ODMClassifier or MSVMAvClassifier
+        Fitted classifier; MSVMAv with two classes.
     X : {array-like, sparse matrix} of shape (n_samples, n_features)
         Training samples, as the estimator takes them.
     y : array-like of shape (n_samples,)
@@ -34,6 +39,7 @@ def generalization_bound(estimator, X, y, delta=0.05):
     See Also
     --------
     multiclass_bound : The bound for :class:`~margindist.ODMClassifier`.
+    semivariance_bound : The bound for :class:`~margindist.MSVMAvClassifier`.
 
     Examples
     --------
@@ -54,7 +60,7 @@ def generalization_bound(estimator, X, y, delta=0.05):
     raise TypeError(f"generalization_bound: expected one of {known}, got {type(estimator).__name__}.")
 
 
-def multiclass_bound(estimator, X, y, delta=0.05):
+def multiclass_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: float = 0.05) -> float:
     r"""Return the bound of Theorem 1 in Zhang & Zhou (2017).
 
     .. math::
@@ -118,4 +124,16 @@ def _longest_square(estimator, X):
     return max(estimator.kernel_(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(X.shape[0]))
 
 
-_BOUNDS = {ODMClassifier: multiclass_bound}
+def _semivariance_bound(estimator, X, y, delta):
+    """Scale margins by the largest score possible, as the theorem for MSVMAv wants them; two classes only."""
+    if len(estimator.classes_) > 2:
+        raise ValueError("generalization_bound: the theorem for MSVMAvClassifier is for two classes.")
+    z = margins(estimator, X, y)
+    X = check_array(X, accept_sparse="csr")
+    length = np.sqrt(_square_norms(estimator, X)[0] + estimator.intercept_[0] ** 2)
+    radius = np.sqrt(_longest_square(estimator, X) + estimator.fit_intercept)
+    complexity = (1.0 if hasattr(estimator, "coef_") else 2.0) / np.sqrt(len(z))
+    return semivariance_bound(np.clip(z / (length * radius), -1.0, 1.0), complexity, delta=delta)
+
+
+_BOUNDS = {ODMClassifier: multiclass_bound, MSVMAvClassifier: _semivariance_bound}

@@ -1,6 +1,7 @@
 """The leave-one-out bound of the LDM paper."""
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -14,7 +15,9 @@ from margindist.solvers.interior_point import quadratic_part
 _AT_BOUND = 1e-3  # a multiplier this close to C, relatively, counts as C: solvers stop at a tolerance
 
 
-def loo_error_bound(estimator, X=None, y=None):
+def loo_error_bound(
+    estimator: LDMClassifier, X: ArrayLike | None = None, y: ArrayLike | None = None
+) -> float | np.ndarray:
     r"""Bound the leave-one-out error of a fitted LDM (Theorem 3 of the paper).
 
     With multipliers :math:`\beta` and the dual matrix H, the expected error is at most the expectation of

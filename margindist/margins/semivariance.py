@@ -3,10 +3,11 @@
 import numbers
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array
 
 
-def semivariance_bound(margins, complexity, *, nu=None, delta=0.05):
+def semivariance_bound(margins: ArrayLike, complexity: float, *, nu: float | None = None, delta: float = 0.05) -> float:
     r"""Bound the classification error by mean and semi-variance of the margins.
 
     With probability at least :math:`1 - \delta` over the sample, for every function :math:`h` with values in [-1, 1]

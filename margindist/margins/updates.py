@@ -3,7 +3,7 @@
 __all__ = ["update_bound"]
 
 
-def update_bound(margin, radius, delta, p=2.0):
+def update_bound(margin: float, radius: float, delta: float, p: float = 2.0) -> float:
     r"""Return the most steps PUMMA can make on rows that some classifier separates.
 
     Every step lengthens ``w`` by the rule :math:`\|w_{t+1}\|_q^2 - \|w_t\|_q^2 \ge \delta^2 / ((p-1)\|z\|_p^2)` with
