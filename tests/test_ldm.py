@@ -333,7 +333,7 @@ def test_indefinite_kernels_are_clipped_with_a_warning():
 
 def test_memory_is_refused_before_the_fit_starts():
     X, y = make_classification(2000, 5, random_state=0)
-    with pytest.raises(ValueError, match=r"needs about 96 MB, more than cache_size=10"):
+    with pytest.raises(ValueError, match=r"needs about 160 MB, more than cache_size=10"):
         LDMClassifier(kernel="rbf", solver="dcd", cache_size=10).fit(X, y)
     small = LDMClassifier(kernel="rbf", cache_size=10, tol=1e-3).fit(X, y)  # columns are computed as needed
     assert small.duality_gap_ <= 1e-3

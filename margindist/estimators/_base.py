@@ -272,9 +272,9 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         m = data.X.shape[0]
         if self.n_components is not None:
             n_components = min(self.n_components, m)
-            self._refuse_beyond_memory(8 * m * n_components, f"{n_components} Nystroem features")
+            self._refuse_beyond_memory(2 * 8 * m * n_components, f"{n_components} Nystroem features")
             return nystroem(data.X, kernel, n_components, self._rng())
-        self._refuse_beyond_memory(3 * gram_bytes(m), f"{m} rows")
+        self._refuse_beyond_memory(4 * gram_bytes(m), f"{m} rows")
         return cholesky_factor(self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
 
     def _refuse_beyond_memory(self, needed, what):

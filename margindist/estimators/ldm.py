@@ -283,8 +283,8 @@ class LDMClassifier(MarginClassifier):
             factor = self._kernel_factor(data, kernel)
             gram = None if on_rows else FullGram(factor.features @ factor.features.T)
             return _Setting(kernel, as_rows(factor.features), factor, gram)
-        if self.solver_ != "block":
-            self._refuse_beyond_memory(3 * gram_bytes(m), f"{m} rows")
+        if self.solver_ == "dcd":
+            self._refuse_beyond_memory(5 * gram_bytes(m), f"{m} rows")
         return _Setting(kernel, gram=self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
 
     def _last_solution(self, k, setting, n_samples):
