@@ -45,7 +45,7 @@ class ODMClassifier(MarginClassifier):
 
     Parameters
     ----------
-    lam : float, default=1024
+    lam : float, default=256
         Price of margins outside the band. The loss is a mean over samples: a support vector machine's ``C`` compares
         with ``lam / n_samples``. The paper searches 1, 4, 16 .. 2**20.
 
@@ -199,7 +199,7 @@ class ODMClassifier(MarginClassifier):
 
     def __init__(
         self,
-        lam=1024,
+        lam=256,
         mu=0.4,
         theta=0.2,
         *,
