@@ -16,7 +16,7 @@ from margindist import ODMClassifier
 from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step
 from margindist.solvers import coordinate_descent, multiclass, newton
-from margindist.solvers._rows import as_rows
+from margindist.solvers._rows import all_scores, as_rows
 from tests.reference import odm as reference
 
 GRID = [(lam, mu, theta) for lam in (1.0, 2.0**10, 2.0**20) for mu, theta in ((0.2, 0.8), (0.8, 0.2), (1.0, 0.0))]
@@ -185,6 +185,15 @@ def test_block_step_against_cvxpy(rival, rng):
         zeta, beta = run_block(*block)
         found = np.r_[zeta[others], beta]
         assert found @ H @ found / 2 + f @ found == pytest.approx(problem.value, abs=1e-7)
+
+
+@pytest.mark.parametrize("n_columns", [8, 40])
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_matrix])
+def test_scores_of_all_classes_are_a_product(storage, n_columns, rng):
+    X = rng.random((5, 6)) * (rng.random((5, 6)) > 0.5)
+    W = rng.random((7, n_columns))
+    found = all_scores(as_rows(storage(X), fit_intercept=True), 2, W, np.empty((3, n_columns)))
+    np.testing.assert_allclose(found, X[2:] @ W[:-1] + W[-1])
 
 
 def test_block_of_a_row_of_zeros():

@@ -49,7 +49,7 @@ class ODMClassifier(MarginClassifier):
 
     Parameters
     ----------
-    lam : float, default=1024
+    lam : float, default=256
         Price of margins outside the band. The loss is a mean over samples: a support vector machine's ``C`` compares
         with ``lam / n_samples``. The paper searches 1, 4, 16 .. 2**20.
 
@@ -203,7 +203,7 @@ class ODMClassifier(MarginClassifier):
 
     def __init__(
         self,
-        lam: float = 1024,
+        lam: float = 256,
         mu: float = 0.4,
         theta: float = 0.2,
         *,

@@ -15,6 +15,7 @@ from numba import njit
 from numba.extending import overload
 from scipy.linalg.blas import dsyrk
 
+_MANY = 24  # columns up to which scores are summed in registers, four at a time
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 
@@ -124,6 +125,14 @@ def _sparse_square(rows, i):
 def _dense_scores(rows, i, W, out):
     x = rows.X[i]
     last = W[-1]
+    if len(out) > _MANY:
+        for l in range(len(out)):
+            out[l] = rows.bias * last[l]
+        for j in range(x.shape[0]):
+            if x[j] != 0.0:
+                for l in range(len(out)):
+                    out[l] += x[j] * W[j, l]
+        return
     for l in range(0, len(out), 4):
         s0, s1, s2, s3 = (
             rows.bias * last[l],
@@ -143,6 +152,14 @@ def _dense_scores(rows, i, W, out):
 
 def _sparse_scores(rows, i, W, out):
     last = W[-1]
+    if len(out) > _MANY:
+        for l in range(len(out)):
+            out[l] = rows.bias * last[l]
+        for k in range(rows.indptr[i], rows.indptr[i + 1]):
+            value, j = rows.data[k], rows.indices[k]
+            for l in range(len(out)):
+                out[l] += value * W[j, l]
+        return
     for l in range(0, len(out), 4):
         s0, s1, s2, s3 = (
             rows.bias * last[l],

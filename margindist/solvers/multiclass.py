@@ -61,7 +61,7 @@ _CYCLE = 8  # passes over the rows that still move between two looks at the gap
 _QUIET = 0.1  # rows that move less than this share of the largest move rest until then
 _EXACT = 1e-10  # gap from which on a round that is not below the last one will not get there
 _NARROW = 0.3  # factor of the proximal scale
-_NARROWEST = 1e-9  # of the first scale: below it the system is singular to rounding
+_NARROWEST = 1e-6  # least part of it that is left
 _LARGEST_SYSTEM = 600  # columns times classes up to which Newton systems are formed
 _LARGEST_DENSE = 2 * 10**7  # entries of the arrays they take besides
 _PART = 2**18  # scores held at a time
@@ -328,7 +328,7 @@ def _pass(rows, losses, blocks, W, order, used, quiet):
 
 
 def _newton(X, losses, blocks, W, bound, tol, max_iter):
-    """Follow the proximal method of multipliers; return blocks, Newton steps, true objective and gap.
+    """Follow the proximal method of multipliers; return blocks, steps, true objective and gap.
 
     The scale of the proximal map falls from step to step; a row's is inverse to its weight, so that a row of weight
     two moves as two equal rows do.
@@ -341,14 +341,15 @@ def _newton(X, losses, blocks, W, bound, tol, max_iter):
     width = min(1.0, mean_square / typical if mean_square > 0.0 else 1.0) * 0.5 / losses.prices
     narrowest = _NARROWEST * width
     U, V, dW = X @ W, np.empty((len(X), W.shape[1])), np.zeros_like(W)
-    n_iter = 0
+    n_iter, goal = 0, tol
     while True:
+        n_iter += 1
         while True:
             _proximal(losses, blocks, width, U, ahead, V)
             G = W - X.T @ V
             value, _, gap = _relative_to(W, *_certify(losses, ahead, 0, U))
             rest = 0.5 * np.vdot(G, G) / value
-            if rest <= 0.1 * max(gap, 0.1 * tol) or n_iter >= max_iter:
+            if rest <= 0.1 * max(gap, 0.1 * goal) or n_iter >= max_iter:
                 break
             factor = cho_factor(_hessian(X, losses, ahead, width), lower=True, overwrite_a=True, check_finite=False)
             dW[:, :k] = cho_solve(factor, -G.T[:k].ravel(), check_finite=False).reshape(k, d).T
@@ -358,14 +359,15 @@ def _newton(X, losses, blocks, W, bound, tol, max_iter):
             U += step * dU
             n_iter += 1
         blocks, ahead = ahead, blocks
-        exhausted, width = width[0] <= narrowest[0], np.maximum(width * _NARROW, narrowest)
-        if rest + gap > tol and n_iter < max_iter and not exhausted:
+        width = np.maximum(_NARROW * width, narrowest)
+        if rest + gap > goal and n_iter < max_iter:
             continue
         combined = X.T @ V
         value, true, gap = _relative_to(combined, *_certify(losses, blocks, 0, X @ combined))
-        if _is_done(value, gap, bound, tol) or n_iter >= max_iter or exhausted:
+        if _is_done(value, gap, bound, tol) or n_iter >= max_iter:
             W[:] = combined
             return blocks, n_iter, true, gap
+        goal *= 0.1  # the weights that the coefficients combine to are less exact than W
 
 
 def _hessian(X, losses, blocks, width):
