@@ -162,8 +162,8 @@ def solve(
     while True:
         bound = history[-1] if history and concave else np.inf
         blocks, true, gap = ways.run(blocks, W, bound, inner, max_iter)
-        if true > bound:  # not even an exact round gets below the last one
-            return best._replace(n_iter=ways.n_iter, status="settled")
+        if true > bound:  # not even an exact round gets below the last one, or there was no time for one
+            return best._replace(n_iter=ways.n_iter, status=status if ways.n_iter >= max_iter else "settled")
         history.append(true)
         if best is None or true <= best.objective:
             best = Rounds(W[:, :k].T.copy(), blocks, true, gap, 0, "", np.array(history))
