@@ -316,20 +316,20 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.where(codes == positive, 1.0, -1.0) for positive in positives]
 
-    def _solve_each(self, solve, codes, X=None, y=None, joint=False, small=False):
+    def _solve_each(self, solve, codes, X=None, y=None, joint=False):
         """Call ``solve(k, signs, report)`` for every two-class problem, in parallel if asked; return the solutions.
 
         With ``joint`` there is one problem of all classes, which is given the codes.
 
-        ``small`` says that the matrices to factorise are small: linear algebra then runs in one thread, because
-        waiting for a second one costs more than it brings, and very much more on a busy machine.
+        Linear algebra runs in one thread meanwhile: our matrices are small or medium-sized, where waiting for a second
+        thread costs more than it brings (measured on two cores), and very much more on a busy machine.
         """
         problems = [codes] if joint else self._sign_vectors(codes)
         context = None
         if getattr(self, "_skl_callbacks", None):
             context = self._init_callback_context(max_subtasks=None)
             context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        with _threadpools().limit(limits=1 if small else None, user_api="blas"):
+        with _threadpools().limit(limits=1, user_api="blas"):
             solutions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
                 delayed(solve)(k, signs, self._progress(k, len(problems), context)) for k, signs in enumerate(problems)
             )

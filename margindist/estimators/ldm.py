@@ -32,7 +32,6 @@ from margindist.solvers import augmented_lagrangian, block_descent, coordinate_d
 from margindist.solvers._rows import add_rows, as_rows, n_columns, n_rows, squares
 
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
-_SMALL_MATRIX = 500  # order up to which a second thread does not speed a factorisation up
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 
 
@@ -253,7 +252,7 @@ class LDMClassifier(MarginClassifier):
             start = self._last_solution(k, setting, len(signs))
             return self._solve(objective, setting, signs, data.weights, start, rngs[k], report)
 
-        solutions = self._solve_each(solve, data.codes, X, y, small=setting.is_small())
+        solutions = self._solve_each(solve, data.codes, X, y)
         self._refuse_infeasible(solutions)
         self._store(data, setting, solutions)
         return self
@@ -408,10 +407,6 @@ class _Setting(NamedTuple):
     rows: tuple | None = None
     factor: Factor | None = None
     gram: FullGram | CachedGram | None = None
-
-    def is_small(self):
-        """Tell whether there are so few columns that their Gram matrix is factorised in no time."""
-        return self.rows is not None and n_columns(self.rows) <= _SMALL_MATRIX
 
     def largest_square(self):
         """Return the squared length of the longest row in feature space."""

@@ -61,7 +61,7 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
             multipliers, gradient = model.slopes(w, z, beta, sigma)
             now = certify(objective, rows, signs, weights, w, z, multipliers)
             spare = max(objective.complementarity(multipliers, z, weights), tol * abs(now.objective))
-            if n_iter == max_iter or gradient @ gradient <= 0.6 * spare:
+            if n_iter == max_iter or now.gap <= tol or gradient @ gradient <= 0.6 * spare:
                 break
             direction = model.newton_direction(gradient, multipliers, sigma)
             dz = model.margins(direction)
