@@ -85,12 +85,6 @@ class LDM(NamedTuple):
             return -(beta @ short)
         return (self.C * weights) @ np.maximum(0.0, short) - beta @ short
 
-    def magnitude(self, square_norm, margins, weights):
-        """Return the sum of the objective's terms in absolute value: the scale below which it is rounding."""
-        share = weights / weights.sum()
-        mean = share @ margins
-        return 2.0 * self.lambda2 * abs(mean) + self.value(square_norm, margins, weights) * 1.0
-
 
 class ODM(NamedTuple):
     r"""Optimal margin distribution machine: every margin within :math:`[1 - \theta, 1 + \theta]`.
