@@ -105,3 +105,13 @@ def test_composes_with_scikit_learn(classifier, iris):
     np.testing.assert_allclose(calibrated.predict_proba(X).sum(axis=1), 1.0)
     search = GridSearchCV(clone(classifier), {}, cv=3).fit(X, y)
     assert search.best_score_ > 0.6
+
+
+@every_classifier
+def test_a_fit_that_fails_leaves_the_last_model(classifier, iris):
+    X, y = iris
+    model = clone(classifier).fit(X, y)
+    expected = model.predict(X)
+    with pytest.raises(ValueError):
+        model.fit(X[:50, :2], y[:50])  # one class only
+    np.testing.assert_array_equal(model.predict(X), expected)

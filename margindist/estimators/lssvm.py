@@ -15,8 +15,8 @@ from margindist.estimators._base import (
     KERNEL_PARAMETERS,
     POSITIVE,
     MarginClassifier,
+    fitting,
     one_of,
-    with_callbacks,
 )
 from margindist.solvers._rows import as_rows, weighted_sums
 from margindist.solvers.least_squares import (
@@ -180,7 +180,7 @@ class LSSVMClassifier(MarginClassifier):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    @with_callbacks
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
 

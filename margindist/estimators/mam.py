@@ -13,8 +13,8 @@ from margindist.estimators._base import (
     POSITIVE,
     MarginClassifier,
     Requirement,
+    fitting,
     one_of,
-    with_callbacks,
 )
 from margindist.solvers._rows import as_rows, products, weighted_sums
 from margindist.solvers.average_margin import SLOPES, find_bias, kernel_sums, search_slope
@@ -136,7 +136,7 @@ class MAMClassifier(MarginClassifier):
         self.class_weight = class_weight
         self.random_state = random_state
 
-    @with_callbacks
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Sum up the classes, and choose bias and slope if asked to.
 

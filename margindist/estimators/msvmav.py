@@ -13,7 +13,7 @@ from margindist.estimators._base import (
     KERNEL_PARAMETERS,
     POSITIVE,
     MarginClassifier,
-    with_callbacks,
+    fitting,
 )
 from margindist.kernels import cholesky_factor
 from margindist.solvers import semivariance
@@ -133,7 +133,7 @@ class MSVMAvClassifier(MarginClassifier):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    @with_callbacks
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Run the rounds.
 

@@ -19,6 +19,7 @@ from margindist.estimators._base import (
     MarginClassifier,
     Requirement,
     _is_real,
+    fitting,
 )
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.solvers import online, online_kernel
@@ -66,6 +67,7 @@ class _OnlineClassifier(MarginClassifier):
 
     # ------------------------------------------------------------------ learning
 
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Learn from the rows, pass after pass in the order given, until no margin is too small.
 

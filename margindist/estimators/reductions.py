@@ -18,7 +18,7 @@ from margindist.estimators._base import (
     NON_NEGATIVE,
     POSITIVE,
     MarginClassifier,
-    with_callbacks,
+    fitting,
 )
 
 _MOST_CLASSES = 15  # exhaustive codes have 2^(k-1) - 1 columns: 16,383 for 15 classes
@@ -109,7 +109,7 @@ class SVRClassifier(MarginClassifier):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    @with_callbacks
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit one regression a two-class problem.
 
@@ -205,7 +205,7 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
         self.estimator = estimator
         self.n_jobs = n_jobs
 
-    @with_callbacks
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit one classifier a split of the classes.
 

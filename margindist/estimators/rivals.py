@@ -16,7 +16,7 @@ from margindist.estimators._base import (
     POSITIVE_INTEGER,
     MarginClassifier,
     Requirement,
-    with_callbacks,
+    fitting,
 )
 from margindist.kernels import cholesky_factor
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
@@ -124,7 +124,7 @@ class MDOClassifier(MarginClassifier):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    @with_callbacks
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Descend from every start and keep the lowest end.
 
@@ -273,7 +273,7 @@ class KOMDClassifier(MarginClassifier):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    @with_callbacks
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the two hull points.
 
@@ -421,7 +421,7 @@ class FMMClassifier(MarginClassifier):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    @with_callbacks
+    @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Maximise the least margin.
 
