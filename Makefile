@@ -9,7 +9,7 @@ demo: $(VENV)/.installed-demo  ## train LDM and an SVM on bundled data, print ma
 	$(BIN)/python examples/breast_cancer.py
 
 test: lint  ## lint, import contract, unit tests, doctests
-	$(BIN)/python -m pytest -n 2
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: more threads would only wait for each other
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
