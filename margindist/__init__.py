@@ -1,13 +1,17 @@
 """Classifiers that learn from the whole margin distribution."""
 
-from margindist.estimators.ldm import LDMClassifier
-from margindist.estimators.lssvm import LSSVMClassifier
-from margindist.estimators.mam import MAMClassifier
-from margindist.estimators.msvmav import MSVMAvClassifier
-from margindist.estimators.odm import ODMClassifier
-from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
-from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
-from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from margindist.estimators.ldm import LDMClassifier
+    from margindist.estimators.lssvm import LSSVMClassifier
+    from margindist.estimators.mam import MAMClassifier
+    from margindist.estimators.msvmav import MSVMAvClassifier
+    from margindist.estimators.odm import ODMClassifier
+    from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
+    from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
+    from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
 
 __all__ = [
     "ALMAClassifier",
@@ -26,3 +30,31 @@ __all__ = [
     "SVRClassifier",
 ]
 __version__ = "0.1.0"
+
+# A classifier's module is imported when its name is first used: the first fit then waits for no other's code.
+_HOMES = {
+    "ALMAClassifier": "online",
+    "ECOCClassifier": "reductions",
+    "FMMClassifier": "rivals",
+    "KOMDClassifier": "rivals",
+    "LDMClassifier": "ldm",
+    "LSSVMClassifier": "lssvm",
+    "MAMClassifier": "mam",
+    "MDOClassifier": "rivals",
+    "MICRAClassifier": "online",
+    "MSVMAvClassifier": "msvmav",
+    "ODMClassifier": "odm",
+    "PUMMAClassifier": "online",
+    "ROMMAClassifier": "online",
+    "SVRClassifier": "reductions",
+}
+
+
+def __getattr__(name):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'margindist' has no attribute {name!r}")
+    return getattr(import_module(f"margindist.estimators.{_HOMES[name]}"), name)
+
+
+def __dir__():
+    return sorted([*globals(), *__all__])
