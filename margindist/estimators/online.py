@@ -497,6 +497,8 @@ class ALMAClassifier(_OnlineClassifier):
     ends at no less than :math:`(1 - \alpha)` times the best, :math:`\gamma`. More than two classes are learnt one
     against the rest.
 
+    Constants and bound were written from memory, without the paper at hand; tests confirm the bound on random data.
+
     Parameters
     ----------
     p : float or "auto", default=2.0
@@ -622,6 +624,8 @@ class MICRAClassifier(_OnlineClassifier):
     :math:`\eta_t\gamma - (1 + \eta_t\gamma)(\eta_t\beta R t^{-\epsilon} + \eta_t^2 R^2/2)` and never exceeds 1. The
     sum of these bounds diverges for :math:`\zeta \le 1`, which limits the number of steps T; all margins are then
     above :math:`\beta R / T^\epsilon`. More than two classes are learnt one against the rest.
+
+    The schedule was written from memory, without the paper at hand; the bound in the tests is our own derivation.
 
     Parameters
     ----------

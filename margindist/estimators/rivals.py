@@ -338,6 +338,9 @@ class FMMClassifier(MarginClassifier):
     regularisation, the last iterate is kept, and a warning says so. Sample weights count in the exponential loss; the
     maximum margin does not depend on them, so there is no ``class_weight``.
 
+    The update rule is the paper's; the constant of its rate, which a test uses, was written from
+    memory and not checked against the paper.
+
     Parameters
     ----------
     step : float, default=1.0
