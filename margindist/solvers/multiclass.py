@@ -63,6 +63,7 @@ from margindist.solvers.proximal_newton import ProximalNewton, is_favourable, is
 
 _ROOM = 4  # classes a block has room for at first
 _ROUGH = 0.05  # gap of the first round: its upper side is not the one that counts
+_FIRST_STEPS = 20  # Newton steps of the first round at most, unless it may be the one that is kept
 _CYCLE = 8  # passes over the rows that still move between two looks at the gap
 _QUIET = 0.1  # rows that move less than this share of the largest move rest until then
 _PATIENCE = 30  # passes of coordinate descent in a round before Newton steps may take over
@@ -132,7 +133,8 @@ def solve(
     best, history, status, inner = None, [], "iteration limit", max(tol, _ROUGH)
     while True:
         bound = history[-1] if history and concave else np.inf
-        blocks, value, true, gap = ways.run(copy(blocks), upper, W, bound, inner if concave else tol, max_iter)
+        limit = min(max_iter, _FIRST_STEPS) if concave and upper is None and ways.newton else max_iter
+        blocks, value, true, gap = ways.run(copy(blocks), upper, W, bound, inner if concave else tol, limit)
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             lower = (1.0 - gap) * value  # no weights give this round less, and the last ones give it ``bound``
             best = best._replace(gap=min(best.gap, (bound - lower) / bound))

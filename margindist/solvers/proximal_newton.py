@@ -15,8 +15,8 @@ them 1_a/n, s = ρ/E if β > 0 (else 0), and D, E of the block step,
 (without e_r under the frozen rule; the last term only if β > 0). Its products cost O(nnz k), so that columns times
 classes are not limited. Conjugate gradients are preconditioned by the diagonal blocks I + Σ_i J_ll x_i x_i', one a
 class, factorised and kept as long as they serve (of some rows only, where there are many), or by the diagonal where
-there are many columns. All J_i nearly vanish on vectors that are equal in all classes, which the blocks do not know: the mean
-over the classes is taken out, and has a matrix of its own.
+there are many columns. All J_i nearly vanish on vectors that are equal in all classes, which the blocks do not know:
+the mean over the classes is taken out, and has a matrix of its own.
 
 The certificate at W with these multipliers is ½‖W − Σ x_i v_i'‖² plus the Fenchel-Young sum of the rows.
 """
@@ -28,11 +28,12 @@ from scipy.linalg import cho_factor, cho_solve
 from margindist.solvers._class_blocks import block_step, certify, is_done, own_part, relative_to, spread, store
 from margindist.solvers._rows import gram, matrix, n_columns, n_rows
 
+_FIRST_WIDTH = 1e-3  # first width, relative to a row's squared length, where prices are so high that it would be less
 _NARROW = 0.3  # factor of the widths
 _SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this part
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
-_WORN = 8  # products more than with fresh factors that make them worn
+_WORN = 3  # products more than with fresh factors that make them worn
 _LARGEST_FACTORS = 5 * 10**7  # entries of all factors
 _ROWS_A_COLUMN = 5  # rows a column that a factor is made of, at most
 _LARGEST_SCORES = 2 * 10**7  # rows times classes
@@ -55,7 +56,8 @@ class ProximalNewton:
         self.losses, self.X = losses, matrix(rows)
         mean_square = (losses.prices @ losses.squares) / losses.prices.sum()
         typical = 0.5 * losses.total / losses.prices.sum()
-        self.width = min(1.0, mean_square / typical if mean_square > 0.0 else 1.0) * 0.5 / losses.prices
+        scale = max(_FIRST_WIDTH * mean_square, min(typical, mean_square) or typical)
+        self.width = scale / typical * 0.5 / losses.prices
         favourable = is_favourable(rows, losses.n_classes)
         self.preconditioner = (_ClassFactors if favourable else _Diagonal)(rows, self.X)
 
