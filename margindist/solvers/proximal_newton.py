@@ -28,8 +28,9 @@ from scipy.linalg import cho_factor, cho_solve
 from margindist.solvers._class_blocks import block_step, certify, is_done, own_part, relative_to, spread, store
 from margindist.solvers._rows import gram, matrix, n_columns, n_rows
 
-_FIRST_WIDTH = 1e-3  # first width, relative to a row's squared length, where prices are so high that it would be less
+_FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
 _NARROW = 0.3  # factor of the widths
+_WIDEN = 10.0  # by how much they are widened again for a new round
 _SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this part
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
@@ -57,7 +58,7 @@ class ProximalNewton:
         mean_square = (losses.prices @ losses.squares) / losses.prices.sum()
         typical = 0.5 * losses.total / losses.prices.sum()
         scale = max(_FIRST_WIDTH * mean_square, min(typical, mean_square) or typical)
-        self.width = scale / typical * 0.5 / losses.prices
+        self.width = self.first_width = scale / typical * 0.5 / losses.prices
         favourable = is_favourable(rows, losses.n_classes)
         self.preconditioner = (_ClassFactors if favourable else _Diagonal)(rows, self.X)
 
@@ -73,6 +74,7 @@ class ProximalNewton:
             name: getattr(blocks, name).copy() for name in ("length", "classes", "zeta", "beta")
         })  # fmt: skip
         U, V = X @ W, np.empty((len(blocks.beta), k))
+        self.width = np.minimum(self.first_width, _WIDEN * self.width)
         n_iter, last = 0, np.inf
         while True:
             while True:
