@@ -25,6 +25,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.pipeline import Pipeline
 
 from margindist import __version__
 from margindist.datasets import Dataset, encoder, encoding_notes, load, read_file
@@ -38,7 +39,7 @@ from margindist.margins import margin_statistics, margins
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Comparison", "ComparisonRow", "Plan", "compare"]
+__all__ = ["Comparison", "ComparisonRow", "Plan", "Trained", "compare", "train"]
 
 LEVEL = 0.05
 QUANTILES = np.round(np.linspace(0.0, 1.0, 81), 4)
@@ -350,6 +351,76 @@ def compare(
         return Comparison(plan, about, results.results(plan.experiment), summary.stopped)
 
 
+class Trained(NamedTuple):
+    """A fitted pipeline of encoder and classifier, and how it came about.
+
+    Parameters
+    ----------
+    model : Pipeline
+    dataset : Dataset
+    label : str
+        Name of the method.
+    parameters : dict
+        Those chosen, and those given.
+    inner_score : float or None
+        Accuracy of the choice in the search's own cross-validation; None if nothing was searched.
+    """
+
+    model: Pipeline
+    dataset: Dataset
+    label: str
+    parameters: dict[str, Any]
+    inner_score: float | None
+
+
+def train(
+    data: Any,
+    y: ArrayLike | None = None,
+    *,
+    target: str | None = None,
+    method: str = "ldm",
+    parameters: Mapping[str, Any] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    quick: bool = False,
+    data_dir: str | os.PathLike | None = None,
+) -> Trained:
+    """Choose a method's parameters by cross-validation on all the data, and fit it to them.
+
+    Parameters
+    ----------
+    data, y, target, seed, quick, data_dir
+        As for :func:`compare`.
+    method : str, default="ldm"
+        Key of the method.
+    parameters : dict, default=None
+        Parameters that are not searched.
+    folds : int, default=5
+        Folds of the search.
+
+    Returns
+    -------
+    Trained
+    """
+    given = dict(parameters or {})
+    if method not in BY_KEY:
+        raise ValueError(f"no method is called {method!r}; there are: {', '.join(BY_KEY)}.")
+    dataset, _ = _dataset(data, y, target, data_dir)
+    counts = _class_counts(dataset)
+    shape = _shape(dataset.X, len(counts))
+    coder = encoder(dataset.X)
+    X = coder.fit_transform(dataset.X)
+    base = BY_KEY[method].estimator(seed).set_params(**given)
+    grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
+    inner = None
+    if grid:
+        found = search(base, grid, folds=min(folds, min(counts.values())), seed=seed).fit(X, dataset.y)
+        given, inner = {**given, **_plain(found.best_params_)}, float(found.best_score_)
+    model = clone(base).set_params(**given).fit(X, dataset.y)
+    fitted = Pipeline([("encode", coder), ("classify", model)])
+    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner)
+
+
 def _dataset(data, y, target, data_dir):
     """Return the data, and where they came from in a form that the report can turn into code."""
     if isinstance(data, Dataset):
@@ -370,22 +441,15 @@ def _plan(dataset, source, methods, splits, repeats, seed, quick):
     for name, value, least in (("splits", splits, 2), ("repeats", repeats, 1), ("seed", seed, 0)):
         if value < least:
             raise ValueError(f"compare: {name} must be at least {least}, got {value}.")
-    labels, counts = np.unique(np.asarray(dataset.y), return_counts=True)
+    counts = _class_counts(dataset)
     notes = list(dataset.notes)
-    rarest, label = int(counts.min()), labels[counts.argmin()]
-    if len(labels) < 2:
-        raise ValueError(f"compare: all rows have the label {label!s}; there is nothing to tell apart.")
-    if rarest < 4:
-        raise ValueError(
-            f"compare: the class {str(label)!r} of {dataset.target_name!r} has {rarest} "
-            f"row{'s' if rarest > 1 else ''} of {counts.sum()}, and nested cross-validation needs 4; merge or drop rare "
-            "classes, or choose the target column, if this is not it."
-        )
+    label = min(counts, key=counts.get)
+    rarest = counts[label]
     if rarest < splits:
-        notes.append(f"The class {str(label)!r} has {rarest} rows only, so there are {rarest} splits, not {splits}.")
+        notes.append(f"The class {label!r} has {rarest} rows only, so there are {rarest} splits, not {splits}.")
         splits = rarest
     folds = min(3 if quick else 5, rarest - -(-rarest // splits))
-    shape = _shape(dataset.X, len(labels))
+    shape = _shape(dataset.X, len(counts))
     choice = choose(methods, shape)
     grids = {m.key: {k: list(v) for k, v in m.grid(shape, quick).items()} for m in choice.methods}
     plan = Plan(dataset.name, dataset.checksum, grids, splits, repeats, folds, seed)
@@ -395,11 +459,28 @@ def _plan(dataset, source, methods, splits, repeats, seed, quick):
         "notes": notes,
         "encoding": list(encoding_notes(dataset.X)),
         "target": dataset.target_name,
-        "classes": {str(name): int(count) for name, count in zip(labels, counts)},
+        "classes": counts,
         "left_out": choice.left_out,
+        "methods": None if methods is None else list(methods),
+        "quick": quick,
         "numbers": _numbers(dataset, shape),
     }
     return plan, about
+
+
+def _class_counts(dataset):
+    """Rows of each class; refused where cross-validation within cross-validation has too few."""
+    labels, counts = np.unique(np.asarray(dataset.y), return_counts=True)
+    rarest, label = int(counts.min()), str(labels[counts.argmin()])
+    if len(labels) < 2:
+        raise ValueError(f"{dataset.name}: all rows have the label {label!r}; there is nothing to tell apart.")
+    if rarest < 4:
+        raise ValueError(
+            f"{dataset.name}: the class {label!r} of {dataset.target_name!r} has {rarest} "
+            f"row{'s' if rarest > 1 else ''} of {counts.sum()}, and nested cross-validation needs 4; merge or drop "
+            "rare classes, or choose the target column, if this is not it."
+        )
+    return {str(name): int(count) for name, count in zip(labels, counts)}
 
 
 def _shape(X, classes):
@@ -416,9 +497,9 @@ def _shape(X, classes):
 
 def _numbers(dataset, shape):
     X = dataset.X
-    numbers = {"rows": shape.rows, "columns": int(X.shape[1]), "encoded": shape.columns}
+    numbers = {"rows": shape.rows, "columns": int(X.shape[1]), "encoded": shape.columns, "sparse": shape.sparse}
     if sp.issparse(X):
-        return {**numbers, "sparse": True, "filled": X.nnz / max(1, X.shape[0] * X.shape[1])}
+        return {**numbers, "categorical": 0, "filled": X.nnz / max(1, X.shape[0] * X.shape[1])}
     if hasattr(X, "select_dtypes"):
         numeric = X.select_dtypes("number").shape[1]
         return {**numbers, "categorical": int(X.shape[1] - numeric), "missing": int(X.isna().to_numpy().sum())}
@@ -553,7 +634,7 @@ def _ranked(plan, done):
         return []
     means = {key: np.mean([r.score for r in results]) for key, results in done.items()}
     order = sorted(done, key=lambda key: (-means[key], list(plan.grids).index(key)))
-    against_best = _tests(done, {key: order[0] for key in order[1:]}, plan)
+    against_best = _tests(done, dict.fromkeys(order[1:], order[0]), plan)
     machines = _machines(done)
     against_svm = _tests(done, {key: machines[key] for key in order if machines[key] not in (None, key)}, plan)
     rows = []
@@ -619,7 +700,7 @@ def alike(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
 
 
 def _answer(comparison):
-    rows, plan = comparison.rows, comparison.plan
+    rows = comparison.rows
     if not rows:
         return ["Nothing is finished yet, so there is nothing to compare."]
     best = rows[0]
@@ -648,7 +729,7 @@ def _answer(comparison):
     sentences += _svm_sentence(rows, best)
     near = [row for row in others if row.accuracy >= best.accuracy - best.accuracy_std]
     quickest = min([best, *near], key=lambda row: row.fit_seconds)
-    if quickest is not best:
+    if 2.0 * quickest.fit_seconds < best.fit_seconds:
         sentences.append(
             f"Of those within one standard deviation of it, {quickest.label} is the quickest to fit "
             f"({duration(quickest.fit_seconds)} against {duration(best.fit_seconds)})."
@@ -703,9 +784,8 @@ def table_as_text(comparison: Comparison) -> str:
             duration(row.predict_seconds), probability(row.p_best), probability(row.p_svm) + _SIGNS[row.verdict_svm],
         ))  # fmt: skip
     widths = [max(len(line[k]) for line in lines) for k in range(len(head))]
-    left = {1}
     return "\n".join(
-        "  ".join(f"{cell:<{w}}" if k in left else f"{cell:>{w}}" for k, (cell, w) in enumerate(zip(line, widths))).rstrip()
+        "  ".join(cell.ljust(w) if k == 1 else cell.rjust(w) for k, (cell, w) in enumerate(zip(line, widths))).rstrip()
         for line in lines
     )
 
