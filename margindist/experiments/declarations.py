@@ -33,7 +33,7 @@ __all__ = [
     "load_experiments",
 ]
 
-PAPERS = ("ldm",)
+PAPERS = ("ldm", "mamc", "pumma", "mcodm", "msvmav")
 KINDS = ("accuracy", "time", "margins", "influence", "updates")
 _CELL = re.compile(r"(?P<bold>\*?)(?P<mean>\d*\.\d+)(?:±(?P<std>\d*\.\d+))?(?P<mark>[●○]?)")
 _NOT_RUN = re.compile(r"N/A(?P<mark>[●○]?)")
@@ -209,8 +209,9 @@ class Experiment:
     """A table or figure: what is measured on which data with which methods, and what was printed.
 
     ``printed`` maps a measure ("accuracy", "seconds", "margin") to {(data set key, method key): Printed}; it is empty
-    for figures, of which no number is read off the picture. ``summary`` maps the names of the table's last rows
-    ("average", "win-tie-loss", "average-rank", "best", "worst") to {method key: value}. ``scaling`` is "unit" (every
+    for figures, of which no number is read off the picture. ``summary`` maps the names of the table's last rows to {method
+    key: value}: "average" and "average-rank" to a Printed, "win-tie-loss" to three counts, "best" and "worst" (on how
+    many data sets) to one. ``scaling`` is "unit" (every
     feature to [0, 1] by the training rows) or "none". ``settings`` holds what is particular to one experiment,
     ``claims`` what the paper's text concludes, ``readings`` our decisions.
     """
@@ -327,12 +328,13 @@ def _experiment(entry, paper, data, methods, recipes):
     printed_keys = [key for key, method in columns.items() if method.printed]
     cell_remarks = _cell_remarks(fields.pop("cell-remarks", []), lines, columns, where)
     factor = fields.pop("factor", {})
+    first_factor = next(iter(factor.values()), 1.0)
     fields["printed"] = {
         measure: _table(rows, lines, printed_keys, factor.get(measure, 1.0), statistics, cell_remarks, where)
         for measure, rows in fields.get("printed", {}).items()
     }
     fields["summary"] = {
-        name: _summary(name, row, printed_keys, where) for name, row in fields.get("summary", {}).items()
+        name: _summary(name, row, printed_keys, first_factor, where) for name, row in fields.get("summary", {}).items()
     }
     fields["readings"] = tuple(Reading(topic, said) for topic, said in fields.get("readings", {}).items())
     fields["settings"] = fields.get("settings", {})
@@ -423,12 +425,14 @@ def _printed(text, factor, statistics, column, remark):
     )
 
 
-def _summary(name, row, columns, where):
+def _summary(name, row, columns, factor, where):
     if name not in ("average", "win-tie-loss", "average-rank", "best", "worst"):
         raise DeclarationError(f"{where}: {name!r} is no known row of a summary.")
     _known(row, columns, f"{where}: summary row {name!r}")
-    if name != "win-tie-loss":
+    if name in ("best", "worst"):
         return row
+    if name != "win-tie-loss":
+        return {key: _printed(text, factor if name == "average" else 1.0, Statistics(), key, "") for key, text in row.items()}
     counts = {key: _COUNTS.fullmatch(text) for key, text in row.items()}
     wrong = [key for key, match in counts.items() if match is None]
     if wrong:
