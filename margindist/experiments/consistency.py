@@ -8,7 +8,7 @@ still makes it significant and possible if the smaller one does. Welch's test ne
 """
 
 from itertools import combinations
-from math import inf, sqrt
+from math import ceil, floor, inf, sqrt
 
 from scipy.stats import t as student
 
@@ -47,6 +47,7 @@ def inconsistencies(experiment: Experiment | None = None) -> tuple[str, ...]:
         _bold,
         _marks,
         _spreads,
+        _fractions,
         _twins,
         _margins,
     )
@@ -168,6 +169,8 @@ def _counts_of_tests(experiment):
 
 
 def _extremes(experiment):
+    lost = any(cell.status == "illegible" for _, line in _rows(experiment) for cell in line.values())
+    doubt = "; some numbers of this table are illegible in the text at hand" if lost else ""
     for name, sign in (("best", 1), ("worst", -1)):
         if experiment.kind == "time":
             sign = -sign
@@ -184,7 +187,7 @@ def _extremes(experiment):
             if not alone <= printed <= among:
                 yield (
                     f"{experiment.method(key).label} is {name} on {_range(alone, among)} of {len(experiment.data)} "
-                    f"lines (ties counted or not), the paper says {printed}."
+                    f"lines (ties counted or not), the paper says {printed}{doubt}."
                 )
 
 
@@ -243,6 +246,24 @@ def _spreads(experiment):
         )
 
 
+def _fractions(experiment):
+    """Accuracies without any deviation that are no whole fraction of a test part of the printed size."""
+    plan = experiment.splits
+    if plan.kind != "random" or experiment.kind != "accuracy":
+        return
+    for data, line in _rows(experiment):
+        n = experiment.dataset(data).shape[0]
+        sizes = {floor(n * (1 - plan.train)), ceil(n * (1 - plan.train))}
+        for key, cell in line.items():
+            near = (abs(round(cell.mean * size) / size - cell.mean) for size in sizes) if cell.std == 0 else (0,)
+            if min(near) > (cell.resolution or 0) / 2 + 1e-9:
+                yield (
+                    f"on {data} the accuracy {cell.text} of {experiment.method(key).label} is the same in every split, "
+                    f"yet no whole fraction of {' or '.join(map(str, sorted(sizes)))} test rows, so the printed number "
+                    f"of rows, {n}, is wrong."
+                )
+
+
 def _twins(experiment):
     """Pairs of methods with the same digits of mean and standard deviation on three lines or more."""
     for first, second in combinations([m.key for m in experiment.methods], 2):
@@ -295,6 +316,7 @@ _CHECKS = (
     _bold,
     _marks,
     _spreads,
+    _fractions,
     _twins,
     _margins,
 )

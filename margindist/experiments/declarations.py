@@ -212,8 +212,9 @@ class Experiment:
     for figures, of which no number is read off the picture. ``summary`` maps the names of the table's last rows to
     {method key: value}: "average" and "average-rank" to a Printed, "win-tie-loss" to three counts, "best" and "worst"
     (on how many data sets) to one. ``scaling`` is "unit" (every feature to [0, 1] by the training rows) or "none".
-    ``settings`` holds what is particular to one experiment, ``claims`` what the paper's text concludes, ``readings``
-    our decisions.
+    ``settings`` holds what is particular to one experiment: "vary" (parameters varied one at a time), "timed" (what
+    the time includes, "selection" being cross-validation, training and test), "soft_margin" and "delta" of PUMMA's
+    table, panels and axes of a figure. ``claims`` are the conclusions of the paper's text, ``readings`` our decisions.
     """
 
     id: str
@@ -394,7 +395,7 @@ def _table(rows, lines, columns, factor, statistics, cell_remarks, where):
         if len(texts) != len(columns):
             raise DeclarationError(f"{where}: {line} has {len(texts)} printed numbers for {len(columns)} methods.")
         for column, text in zip(columns, texts, strict=True):
-            remark = " ".join(said for key in ((line, column), (None, column)) for said in cell_remarks.get(key, []))
+            remark = " ".join(cell_remarks.get((line, column), []))
             try:
                 cells[line, column] = _printed(text, factor, statistics, column, remark)
             except ValueError as error:
@@ -445,13 +446,15 @@ def _summary(name, row, columns, factor, where):
 
 
 def _cell_remarks(entries, lines, columns, where):
-    found: dict[tuple, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
         _only(entry, {"data", "method", "text"}, f"{where}: cell-remarks")
+        _needs(entry, ("data", "method", "text"), f"{where}: cell-remarks")
+        keys = [entry["data"]] if isinstance(entry["data"], str) else entry["data"]
         _known([entry["method"]], columns, f"{where}: cell-remarks")
-        if "data" in entry:
-            _known([entry["data"]], lines, f"{where}: cell-remarks")
-        found.setdefault((entry.get("data"), entry["method"]), []).append(entry["text"])
+        _known(keys, lines, f"{where}: cell-remarks")
+        for key in keys:
+            found.setdefault((key, entry["method"]), []).append(entry["text"])
     return found
 
 
