@@ -676,10 +676,11 @@ def positions(tree, path=()):
 
 
 NAMES_TO_TRY = st.sampled_from(
-    "__class__ __reduce__ __dict__ __init__ os.system eval class attributes array fit steps classes_ kernel coef_ "
-    "_memory support_ n_features_in_ LDMClassifier Pipeline SVC OneHotEncoder Kernel sparse csr_matrix objects dtype "
-    "0.npy rbf precomputed".split()
-)
+    ["__class__", "__reduce__", "__dict__", "__init__", "os.system", "eval", "class", "attributes", "array",
+     "fit", "steps", "classes_", "kernel", "coef_", "_memory", "support_", "n_features_in_", "LDMClassifier",
+     "Pipeline", "SVC", "OneHotEncoder", "Kernel", "sparse", "csr_matrix", "objects", "dtype", "0.npy", "rbf",
+     "precomputed"]
+)  # fmt: skip
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES_TO_TRY
 TREES = st.recursive(
     LEAVES,
