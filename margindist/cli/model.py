@@ -48,8 +48,8 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
 
     The file has no code in it and is safe to pass on; margindist predict and margindist.load_model read it.
     """
-    from margindist import save_model
     from margindist.experiments.compare import train
+    from margindist.models import save_model
 
     if not output.resolve().parent.is_dir():
         raise OSError(f"{output}: its folder does not exist; make it first, or name another place.")
@@ -112,8 +112,8 @@ def predict(model, data, output):
 
     Columns are found by name; others are ignored. If DATA has the target column, the accuracy is said too.
     """
-    from margindist import load_model, read_metadata
     from margindist.datasets import read_file
+    from margindist.models import load_model, read_metadata
 
     metadata, fitted = read_metadata(model), load_model(model)
     dataset = read_file(data, target=False)
@@ -214,7 +214,7 @@ Examples:
 @debug_option
 def export(model, output):
     """Write a MODEL file as ONNX, for use without Python."""
-    from margindist import load_model
+    from margindist.models import load_model
     from margindist.onnx import to_onnx
 
     write_whole(output, to_onnx(load_model(model)).SerializeToString())

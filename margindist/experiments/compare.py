@@ -426,7 +426,7 @@ def _dataset(data, y, target, data_dir):
     if isinstance(data, Dataset):
         return data, {"kind": "arrays"}
     if isinstance(data, (str, os.PathLike)):
-        if os.path.isfile(data):
+        if os.path.isfile(data) or Path(data).suffix or os.sep in os.fspath(data):
             return read_file(data, target=target), {"kind": "file", "path": os.fspath(data), "target": target}
         where = None if data_dir is None else os.fspath(data_dir)
         return load(os.fspath(data), data_dir=data_dir), {"kind": "name", "name": os.fspath(data), "data_dir": where}
@@ -770,6 +770,8 @@ def probability(p: float | None) -> str:
     """Return a p-value as tables have it; a dash where there is none."""
     if p is None or np.isnan(p):
         return "–"
+    if p > 0.9995:
+        return "1"
     return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 

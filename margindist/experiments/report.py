@@ -178,9 +178,9 @@ def _influences(comparison, done, styles):
         high = max(float((mean + spread).max()) for _, mean, spread in profiles.values())
         figures = []
         for name, (values, mean, spread) in profiles.items():
-            log = min(values) > 0 and max(values) / min(values) > 10
+            log = min(values) > 0 and max(values) / min(values) > 4
             figure = Figure(
-                (230, 150), (min(values), max(values)), (low, high), title=name, log=log,
+                (230, 150), (min(values), max(values)), (low, high), title=name, log=log, at=values,
                 describe=f"{row.label}: accuracy by {name}",
             )  # fmt: skip
             figure.band(values, mean - spread, mean + spread, styles[row.method])

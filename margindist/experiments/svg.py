@@ -28,15 +28,23 @@ class Figure:
     title, x_label, y_label : str
     log : bool
         Whether the horizontal axis is logarithmic.
+    at : sequence of float, optional
+        Where the horizontal axis has its numbers; round values if None.
+    describe : str
+        What the figure shows, for those who cannot see it.
     """
 
-    def __init__(self, size, x, y, *, title="", x_label="", y_label="", log=False, describe=""):
+    def __init__(self, size, x, y, *, title="", x_label="", y_label="", log=False, at=None, describe=""):
         self.width, self.height = size
-        self.left, self.right, self.top, self.bottom = 44.0, 8.0, 24.0 if title else 8.0, 40.0 if x_label else 22.0
+        self.left, self.right, self.top, self.bottom = 44.0, 16.0, 24.0 if title else 8.0, 40.0 if x_label else 22.0
         self.log = log
         self.x = tuple(map(self._unit, _widened(x, log)))
+        if at is not None:  # room for the outermost points
+            room = 0.04 * (self.x[1] - self.x[0])
+            self.x = self.x[0] - room, self.x[1] + room
         self.y = _widened(y, False)
         self.title, self.x_label, self.y_label, self.describe = title, x_label, y_label, describe or title
+        self._at = at
         self._drawn: list[str] = []
 
     def _unit(self, value):
@@ -117,16 +125,14 @@ class Figure:
         return "".join(parts)
 
     def _x_ticks(self):
-        if not self.log:
+        if self._at is None:
             return [(value, _short(value)) for value in ticks(*self.x, most=6)]
-        low, high = int(np.ceil(self.x[0] - 1e-9)), int(np.floor(self.x[1] + 1e-9))
-        step = max(1, -(-(high - low) // 5))
-        return [(10.0**k, f'10<tspan class="power" dy="-4">{_minus(k)}</tspan>') for k in range(low, high + 1, step)]
+        return [(value, _power(value)) for value in self._at]
 
 
 def strip(scores: Sequence[float], low: float, high: float, style: MethodStyle, name: str) -> Markup:
     """Return a line of points, one a score, with a bar at their mean."""
-    width, height = 120.0, 18.0
+    width, height = 104.0, 18.0
     span = (high - low) or 1.0
 
     def place(value):
@@ -158,7 +164,7 @@ def ticks(low: float, high: float, most: int) -> list[float]:
     power = 10.0 ** np.floor(np.log10(raw))
     step = next(factor * power for factor in (1.0, 2.0, 2.5, 5.0, 10.0) if factor * power >= raw * (1 - 1e-9))
     first = np.ceil(low / step - 1e-9)
-    return [float(np.round(k * step, 10)) for k in np.arange(first, np.floor(high / step + 1e-9) + 1)]
+    return [float(np.round(k * step, 10)) + 0.0 for k in np.arange(first, np.floor(high / step + 1e-9) + 1)]
 
 
 def _widened(ends: tuple[Any, Any], log: bool) -> tuple[float, float]:
@@ -169,7 +175,17 @@ def _widened(ends: tuple[Any, Any], log: bool) -> tuple[float, float]:
 
 
 def _short(value):
-    return _minus(f"{value:.4g}")
+    return _minus(f"{value + 0.0:.4g}")  # no negative zero
+
+
+def _power(value):
+    """A value that needs many digits as a power of ten or two, if it is one."""
+    text = f"{value:g}"
+    for base in (10, 2):
+        exponent = np.log(value) / np.log(base) if value > 0 else 0.5
+        if len(text) > 4 and abs(exponent - round(exponent)) < 1e-9:
+            return f'{base}<tspan class="power" dy="-4">{_minus(round(exponent))}</tspan>'
+    return _minus(text)
 
 
 def _minus(value):
