@@ -8,7 +8,7 @@ from margindist.margins.leave_one_out import loo_error_bound
 from margindist.margins.palette import MethodStyle, method_styles
 from margindist.margins.semivariance import semivariance_bound
 from margindist.margins.statistics import MarginStatistics, margin_statistics
-from margindist.margins.updates import update_bound
+from margindist.margins.updates import first_reaching, update_bound
 
 __all__ = [
     "InfluenceCurve",
@@ -17,6 +17,7 @@ __all__ = [
     "MarginStatistics",
     "MethodStyle",
     "ParameterInfluenceDisplay",
+    "first_reaching",
     "generalization_bound",
     "loo_error_bound",
     "margin_statistics",
