@@ -27,6 +27,7 @@ from sklearn.svm import LinearSVC
 
 import margindist
 from margindist import ECOCClassifier, LDMClassifier, LSSVMClassifier, MAMClassifier, to_onnx
+from margindist.datasets import encoder
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -174,16 +175,29 @@ def table():
 def test_texts_are_inputs_of_their_own(one_hot, imputed):
     frame = table()
     words = [SimpleImputer(strategy="most_frequent"), one_hot] if imputed else [one_hot]
-    encoder = ColumnTransformer(
+    columns = ColumnTransformer(
         [("numbers", MinMaxScaler(), ["a", "c"]), ("words", make_pipeline(*words), ["colour", "size"])],
         remainder="passthrough",
     )
-    model = Pipeline([("encoder", encoder), ("classifier", LDMClassifier(kernel="rbf"))]).fit(frame, NAMES)
+    model = Pipeline([("columns", columns), ("classifier", LDMClassifier(kernel="rbf"))]).fit(frame, NAMES)
     if one_hot.handle_unknown != "error":
         frame.loc[0, "colour"] = "violet"
     inputs = {name: frame[[name]].to_numpy() for name in frame.columns}
     inputs = {name: np.where(pd.isna(v), "", v) if v.dtype == object else v for name, v in inputs.items()}
     assert_agree(model, frame, {name: v.astype(object) if v.dtype.kind in "OU" else v for name, v in inputs.items()})
+
+
+def test_the_encoder_of_the_data_sets():
+    frame = table().assign(flag=X[:, 0] > 0.5, town=[f"town {k % 60}" for k in range(len(X))])
+    frame.loc[3, "a"] = np.nan
+    model = make_pipeline(encoder(frame), LSSVMClassifier()).fit(frame, NAMES)
+    frame.loc[5, "town"] = "unknown"
+    inputs = {}
+    for name in frame.columns:
+        values = frame[[name]].to_numpy()
+        texts = values.dtype.kind in "OU"
+        inputs[name] = np.where(pd.isna(values), "", values).astype(object) if texts else values.astype(np.float32)
+    assert_agree(model, frame, inputs)
 
 
 def test_of_a_search_the_best_model_is_exported():
