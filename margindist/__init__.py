@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
     from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
     from margindist.models import load_model, save_model
+    from margindist.onnx import to_onnx
 
 __all__ = [
     "ALMAClassifier",
@@ -31,6 +32,7 @@ __all__ = [
     "SVRClassifier",
     "load_model",
     "save_model",
+    "to_onnx",
 ]
 __version__ = "0.1.0"
 
@@ -52,6 +54,7 @@ _HOMES = {
     "SVRClassifier": "reductions",
     "load_model": ".models",
     "save_model": ".models",
+    "to_onnx": ".onnx",
 }
 
 
