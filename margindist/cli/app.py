@@ -1,6 +1,7 @@
 """The commands by name, loaded when they are called, and one line for every error."""
 
 import os
+import shlex
 import sys
 import traceback
 from importlib import import_module
@@ -105,7 +106,8 @@ def completion(shell):
 
 def run(arguments=None):
     """Run the command line; return the exit code."""
-    state = {"debug": False}
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    state = {"debug": False, "command": shlex.join(["margindist", *arguments])}
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback

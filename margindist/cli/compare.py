@@ -4,8 +4,6 @@ import csv
 import io
 import json
 import os
-import shlex
-import sys
 from pathlib import Path
 
 import click
@@ -67,7 +65,8 @@ Exit codes: 0 fine, 1 an error, 2 wrong usage, 130 interrupted (the report has w
 )
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
 @debug_option
-def compare(data, target, methods, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file, csv_file,
+@click.pass_context
+def compare(ctx, data, target, methods, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file, csv_file,
             store, data_dir):  # fmt: skip
     """Which method serves these data, and is the difference real?
 
@@ -90,7 +89,7 @@ def compare(data, target, methods, splits, repeats, seed, jobs, time_budget, res
     finally:
         line.close()
     _show(comparison, to_stderr="-" in (json_file, csv_file))
-    write_whole(output, comparison.to_html(_command()))
+    write_whole(output, comparison.to_html(ctx.obj["command"]))
     if json_file:
         write_whole(json_file, json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n")
     if csv_file:
@@ -118,10 +117,6 @@ def _check_places(*paths):
     for path in paths:
         if path is not None and str(path) != "-" and not Path(path).resolve().parent.is_dir():
             raise OSError(f"{path}: its folder does not exist; make it first, or name another place.")
-
-
-def _command():
-    return shlex.join(["margindist", *sys.argv[1:]])
 
 
 def _show(comparison, to_stderr):
