@@ -90,6 +90,19 @@ def test_fit_predict_and_export(folder, capsys):
     assert "the column 'depth' must hold numbers" in capsys.readouterr().err
 
 
+def test_export_is_the_same_model(folder, capsys):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    assert run(["fit", "wdbc", "--method", "lssvm", "--quick", "-o", "wdbc.model"]) == 0
+    assert run(["export", "wdbc.model", "-o", "wdbc.onnx"]) == 0
+    from margindist.datasets import load
+    from margindist.models import load_model
+
+    X = load("wdbc").X
+    (values,) = runtime.InferenceSession("wdbc.onnx").run(["scores"], {"X": X.astype(np.float32)})
+    np.testing.assert_allclose(values.ravel(), load_model("wdbc.model").decision_function(X), atol=1e-4)
+
+
 def test_fit_with_parameters_and_three_classes_to_the_standard_output(folder, capsys):
     assert run(["fit", "iris", "--method", "ldm", "--set", "C=3", "--set", "lambda1=0", "--set", "lambda2=0",
                 "-o", "iris.model"]) == 0  # fmt: skip

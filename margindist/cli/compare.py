@@ -66,8 +66,10 @@ Exit codes: 0 fine, 1 an error, 2 wrong usage, 130 interrupted (the report has w
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
 @debug_option
 @click.pass_context
-def compare(ctx, data, target, methods, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file, csv_file,
-            store, data_dir):  # fmt: skip
+def compare(
+    ctx, data, target, methods, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file, csv_file,
+    store, data_dir,
+):  # fmt: skip
     """Which method serves these data, and is the difference real?
 
     DATA is a file (CSV, Parquet, LIBSVM text, ARFF, NPZ; text also compressed) or the name of a data set. Every method
