@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 .PHONY: demo test lint docs bench clean
 
 demo: $(VENV)/.installed-cli  ## compare all methods on bundled data, write a report
-	$(BIN)/margindist compare wdbc --quick -o breast-cancer.html
+	$(BIN)/margindist compare wdbc --quick --repeats 2 -o breast-cancer.html
 
 test: lint  ## lint, import contract, unit tests, doctests
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: more threads would only wait for each other

@@ -389,7 +389,7 @@ def train(
 
     Parameters
     ----------
-    data, y, target, seed, quick, data_dir
+    data, y, target
         As for :func:`compare`.
     method : str, default="ldm"
         Key of the method.
@@ -397,6 +397,8 @@ def train(
         Parameters that are not searched.
     folds : int, default=5
         Folds of the search.
+    seed, quick, data_dir
+        As for :func:`compare`.
 
     Returns
     -------
@@ -555,6 +557,8 @@ class _Evaluate:
             found = search(base, grid, folds=self.plan.folds, seed=seed + cell.split).fit(X_train, y_train)
             parameters, inner = _plain(found.best_params_), float(found.best_score_)
             influence = _influence(found.cv_results_, grid)
+        else:
+            clone(base).fit(X_train, y_train)  # compiles what the search would have compiled: that is not timed
         model = clone(base).set_params(**parameters)
         start = time.process_time()
         model.fit(X_train, y_train)
