@@ -174,7 +174,7 @@ def test_methods_are_chosen_by_size_and_the_reason_is_said():
     assert [method.cost for method in small.methods] == sorted(method.cost for method in small.methods)
     large = choose(None, Shape(300_000, 10, 2, False, 1.0))
     assert "ldm" in {method.key for method in large.methods} and "svc" not in {m.key for m in large.methods}
-    assert large.left_out["SVC (RBF)"] == "would take long with 300,000 rows: unasked it is run up to 40,000."
+    assert large.left_out["SVC (RBF)"] == "would take long with 300,000 rows; runs unasked up to 40,000."
     classes = choose(None, Shape(3_000, 10, 5, False, 1.0)).left_out["LDM (RBF)"]
     assert classes.startswith("would take long with 3,000 rows times 5 classes")
     named = choose(["LDM", " odm "], Shape(500, 10, 2, False, 1.0))

@@ -135,7 +135,7 @@ def _show(comparison, to_stderr):
         show()
     show(" ".join(comparison.answer()))
     for label, reason in comparison.failures.items():
-        show(f"{label} {reason}")
+        show(f"{label}: {reason}")
     if comparison.finished < comparison.total:
         done = f"{comparison.finished} of {comparison.total} results"
         show(f"Stopped ({comparison.stopped}) with {done}; --resume goes on.")

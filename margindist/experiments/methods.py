@@ -281,11 +281,11 @@ def _expand(wanted):
 
 def _reason_against(method, shape):
     if not method.default:
-        return f"runs only when it is asked for (--methods {method.key})."
+        return "runs only when asked for by name (--methods)."
     problem = shape.rows * (shape.classes if shape.classes > 2 else 1)
     if problem > method.rows:
         times = f" times {shape.classes} classes" if shape.classes > 2 else ""
-        return f"would take long with {shape.rows:,} rows{times}: unasked it is run up to {method.rows:,}."
+        return f"would take long with {shape.rows:,} rows{times}; runs unasked up to {method.rows:,}."
     if shape.columns > method.columns:
-        return f"would take long with {shape.columns:,} columns: unasked it is run up to {method.columns:,}."
+        return f"would take long with {shape.columns:,} columns; runs unasked up to {method.columns:,}."
     return None

@@ -61,6 +61,7 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         versions=_versions(comparison),
         seconds=sum(result.seconds or 0.0 for result in comparison.results),
         setting=setting,
+        left_out=_grouped(comparison.about["left_out"]),
     )
 
 
@@ -69,6 +70,14 @@ def _styles():
     families = list(dict.fromkeys(method.family for method in METHODS))
     styles = dict(zip(families, method_styles(families)))
     return {method.key: styles[method.family] for method in METHODS}
+
+
+def _grouped(left_out):
+    """The methods left out, those with one reason together."""
+    groups: dict[str, list[str]] = {}
+    for label, reason in left_out.items():
+        groups.setdefault(reason, []).append(label)
+    return {", ".join(labels): reason for reason, labels in groups.items()}
 
 
 def _reach(done):

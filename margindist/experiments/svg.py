@@ -144,7 +144,7 @@ def strip(scores: Sequence[float], low: float, high: float, style: MethodStyle, 
     return Markup(
         f'<svg class="strip" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}" role="img" '
         f'aria-label="{escape(label)}"><line class="grid" x1="2" x2="{width - 2:g}" y1="9" y2="9"/>'
-        f'<g fill="{style.color}" fill-opacity="0.55">{dots}</g>'
+        f'<g fill="{style.color}" fill-opacity="0.7">{dots}</g>'
         f'<line class="mean" x1="{mean:.1f}" x2="{mean:.1f}" y1="2" y2="16"/></svg>'
     )
 
