@@ -136,13 +136,19 @@ def test_the_answer_names_the_best_and_says_whether_the_difference_is_real():
     mixed = " ".join(made({"ldm": 0.9 + jitter, "svc": 0.9 - jitter, "linearsvc": 0.5 + jitter[::-1]}).answer())
     assert "cannot be told apart from SVC (RBF); the other one is significantly worse" in mixed
     assert made({"ldm": []}).answer() == ["Nothing is finished yet, so there is nothing to compare."]
-    assert "One split" in made({"ldm": [0.5], "svc": [0.4]}).answer()[-1]
+    few = made({"ldm": [0.5, 0.6], "svc": [0.4, 0.5]})  # the same difference twice proves nothing
+    assert "cannot be said: 2 splits are too few, take 5 or more" in few.answer()[-1]
+    assert [row.p_best for row in few.rows] == [None, None]
 
 
 def test_an_unfinished_comparison_compares_the_splits_that_all_have():
     partial = made({"ldm": [0.9, 0.8, 0.1], "svc": [0.7, 0.6], "odm": [0.7]}, failed=[("odm", 1)])
     assert [(row.method, row.splits) for row in partial.rows] == [("ldm", 2), ("odm", 1), ("svc", 2)]
     assert partial.rows[0].accuracy == pytest.approx(0.85)
+    partial.results[0].detail["warnings"] = ["ConvergenceWarning: not yet"]
+    assert partial.warnings["LDM"].endswith(
+        "splits, at chosen parameters or while searching: ConvergenceWarning: not yet"
+    )
     assert partial.failures == {"ODM": "failed in 1 of 5 splits: no good"}
 
 

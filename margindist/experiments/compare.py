@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 __all__ = ["Comparison", "ComparisonRow", "Plan", "Trained", "compare", "train"]
 
 LEVEL = 0.05
+FEWEST_TESTED = 5  # two or three splits often differ by exactly the same, which a t-test takes for certainty
 QUANTILES = np.round(np.linspace(0.0, 1.0, 81), 4)
 _PROBE_ROWS = 2000
 
@@ -228,6 +229,19 @@ class Comparison:
             for key, results in failed.items()
         }
 
+    @property
+    def warnings(self) -> dict[str, str]:
+        """What methods warned of, a sentence for each that did in some split, search included."""
+        warned: dict[str, list[str]] = {}
+        for result in self.results:
+            if result.detail.get("warnings"):
+                warned.setdefault(result.cell.method, []).append(result.detail["warnings"][0])
+        return {
+            BY_KEY[key].label: f"warned in {len(messages)} of {self.plan.splits * self.plan.repeats} splits, at chosen "
+            f"parameters or while searching: {messages[0]}"
+            for key, messages in warned.items()
+        }
+
     def answer(self) -> list[str]:
         """Return the answer in a few sentences: which method, and whether the difference is real."""
         return _answer(self)
@@ -244,6 +258,7 @@ class Comparison:
             "stopped": self.stopped,
             "answer": self.answer(),
             "failures": self.failures,
+            "warnings": self.warnings,
             "table": [row._asdict() for row in self.rows],
             "cells": cells,
         }
@@ -690,7 +705,7 @@ def _tests(done, pairs, plan):
     for key, other in pairs.items():
         scores = [{result.cell.split: result.score for result in done[name]} for name in (key, other)]
         shared = sorted(scores[0].keys() & scores[1].keys())
-        if len(shared) > 1:
+        if len(shared) >= FEWEST_TESTED:
             found[key] = corrected_resampled_t(
                 *([part[split] for split in shared] for part in scores), test_share=1.0 / plan.splits
             )
@@ -714,11 +729,12 @@ def _answer(comparison):
     ]
     commonest = max(comparison.about["classes"].values()) / sum(comparison.about["classes"].values())
     sentences.append(f"Always naming the commonest class would give {commonest:.3f}.")
-    if best.splits < 2:
-        return [*sentences, "One split cannot say whether a difference is real; take more."]
-    others = alike(rows)
     if len(rows) == 1:
         return sentences
+    if best.splits < FEWEST_TESTED:
+        few = f"{best.splits} split{'s are' if best.splits > 1 else ' is'} too few"
+        return [*sentences, f"Whether the differences are real cannot be said: {few}, take {FEWEST_TESTED} or more."]
+    others = alike(rows)
     if not others:
         sentences.append("The difference is real: every other method is significantly worse.")
     elif len(others) == len(rows) - 1:

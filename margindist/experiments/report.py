@@ -45,7 +45,7 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         answer=comparison.answer(),
         rows=comparison.rows,
         methods=BY_KEY,
-        alike={row.method for row in alike(comparison.rows)},
+        alike=_shaded(comparison.rows),
         level=LEVEL,
         samples={key: sample(style) for key, style in styles.items()},
         strips=_strips(done, styles),
@@ -70,6 +70,12 @@ def _styles():
     families = list(dict.fromkeys(method.family for method in METHODS))
     styles = dict(zip(families, method_styles(families)))
     return {method.key: styles[method.family] for method in METHODS}
+
+
+def _shaded(rows):
+    """The best method and those that the tests, if there were any, could not tell apart from it."""
+    tested = any(row.p_best is not None for row in rows)
+    return {row.method for row in [rows[0], *alike(rows)]} if tested else set()
 
 
 def _grouped(left_out):
