@@ -185,6 +185,13 @@ def test_svc_with_precomputed_kernel_comes_back(tmp_path):
     assert_same(roundtrip(model, tmp_path), model, X @ X.T)
 
 
+@pytest.mark.filterwarnings("ignore:.*probability:FutureWarning")
+def test_svc_with_probabilities_comes_back(tmp_path):
+    model = SVC(probability=True, random_state=0).fit(X, Y)
+    again = roundtrip(model, tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
 def test_label_transformers_come_back(tmp_path):
     again = roundtrip(LabelEncoder().fit(NAMES), tmp_path)
     np.testing.assert_array_equal(again.transform(NAMES), Y)
@@ -263,6 +270,12 @@ def test_stochastic_gradients_go_on(tmp_path):
     model = LDMClassifier(solver="asgd", random_state=0).partial_fit(X[:40], Y[:40], classes=[0, 1, 2])
     again = roundtrip(model, tmp_path)
     assert_same(again.partial_fit(X[40:], Y[40:]), model.partial_fit(X[40:], Y[40:]), X)
+
+
+def test_what_concerns_the_machine_is_set_back(tmp_path, tmp_path_factory):
+    model = Pipeline([("c", LSSVMClassifier(n_jobs=2))], memory=str(tmp_path_factory.mktemp("cache"))).fit(X, Y)
+    again = roundtrip(model, tmp_path)
+    assert again.memory is None and again["c"].n_jobs is None
 
 
 def test_loaded_models_can_be_cloned_and_fitted(tmp_path):
@@ -590,11 +603,18 @@ def test_arrays_that_would_lead_compiled_code_astray_are_refused(tmp_path):
         (lambda a: a["support_"], np.full(n, 10**6, dtype=np.int32)),
     ]:
         assert "SVC has arrays that do not fit together" in forged(dense, tmp_path, find, value)
+    path = tmp_path / "a.model"
+    for changes in ({"_effective_probability": True}, {"probability": True, "_effective_probability": 1}):
+        save_model(sparse, path)
+        rewrite(path, lambda header, _, changes=changes: header["tree"]["attributes"].update(changes))
+        assert "SVC has arrays that do not fit together" in refusal(path)
+    save_model(sparse, path)
+    rewrite(path, lambda header, _: header["tree"]["attributes"].update(kernel="precomputed"))
+    assert "SVC has no kernel" in refusal(path)
     indices = sparse.support_vectors_.indices
     text = forged(sparse, tmp_path, lambda a: a["support_vectors_"]["indices"], np.full_like(indices, 10**6))
     assert "outside its shape" in text
 
-    path = tmp_path / "a.model"
     save_model(OneHotEncoder().fit([["a"], ["b"], ["c"]]), path)
     rewrite(path, lambda header, _: header["tree"]["attributes"].update(_n_features_outs=[1]))
     assert "OneHotEncoder has categories that do not fit together" in refusal(path)
