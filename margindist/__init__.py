@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from margindist.estimators.grid import LDMClassifierCV, LSSVMClassifierCV, MSVMAvClassifierCV, ODMClassifierCV
     from margindist.estimators.ldm import LDMClassifier
     from margindist.estimators.lssvm import LSSVMClassifier
     from margindist.estimators.mam import MAMClassifier
@@ -21,12 +22,16 @@ __all__ = [
     "FMMClassifier",
     "KOMDClassifier",
     "LDMClassifier",
+    "LDMClassifierCV",
     "LSSVMClassifier",
+    "LSSVMClassifierCV",
     "MAMClassifier",
     "MDOClassifier",
     "MICRAClassifier",
     "MSVMAvClassifier",
+    "MSVMAvClassifierCV",
     "ODMClassifier",
+    "ODMClassifierCV",
     "PUMMAClassifier",
     "ROMMAClassifier",
     "SVRClassifier",
@@ -43,12 +48,16 @@ _HOMES = {
     "FMMClassifier": "rivals",
     "KOMDClassifier": "rivals",
     "LDMClassifier": "ldm",
+    "LDMClassifierCV": "grid",
     "LSSVMClassifier": "lssvm",
+    "LSSVMClassifierCV": "grid",
     "MAMClassifier": "mam",
     "MDOClassifier": "rivals",
     "MICRAClassifier": "online",
     "MSVMAvClassifier": "msvmav",
+    "MSVMAvClassifierCV": "grid",
     "ODMClassifier": "odm",
+    "ODMClassifierCV": "grid",
     "PUMMAClassifier": "online",
     "ROMMAClassifier": "online",
     "SVRClassifier": "reductions",
