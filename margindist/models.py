@@ -694,7 +694,7 @@ class _Reader:
         if name not in self._arrays:
             self._arrays[name] = self._read_array(name)
         array = self._arrays[name]
-        _require(bool(array.dtype.names) == (records is True), "an array has the wrong kind")
+        _require(not records or array.dtype.names, "an array has the wrong kind")
         return array.view(np.recarray) if records else array
 
     def _read_array(self, name):

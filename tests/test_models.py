@@ -37,7 +37,14 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC, LinearSVC
 
 import margindist
-from margindist import LDMClassifier, LSSVMClassifier, MAMClassifier, ODMClassifier, PUMMAClassifier
+from margindist import (
+    LDMClassifier,
+    LSSVMClassifier,
+    LSSVMClassifierCV,
+    MAMClassifier,
+    ODMClassifier,
+    PUMMAClassifier,
+)
 from margindist.datasets import encoder
 from margindist.models import FORMAT, ModelFileError, load_model, read_metadata, save_model
 
@@ -208,6 +215,13 @@ def test_of_a_search_the_best_model_is_stored(tmp_path):
     again = roundtrip(inside, tmp_path)
     assert isinstance(again[-1], LSSVMClassifier)
     np.testing.assert_array_equal(again.decision_function(X), inside.decision_function(X))
+
+
+def test_of_our_own_searches_the_best_model_is_stored(tmp_path):
+    search = make_pipeline(MinMaxScaler(), LSSVMClassifierCV(Cs=[0.1, 10.0], cv=3)).fit(X, NAMES)
+    again = roundtrip(search, tmp_path)
+    assert isinstance(again[-1], LSSVMClassifier) and search[-1].best_params_["C"] == again[-1].C
+    np.testing.assert_array_equal(again.decision_function(X), search.decision_function(X))
 
 
 def test_values_of_every_kind_come_back(tmp_path):
