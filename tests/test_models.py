@@ -1,5 +1,6 @@
 """Model files: what comes back is what was stored, and nothing else ever comes out of a file."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -757,3 +758,69 @@ def test_invented_headers(header, tree, about, versions, tmp_path):
     header |= {"kind": "margindist model", "format": 1, "members": {}, "tree": tree, "about": about}
     forge(tmp_path / "fuzz", {"model.json": json.dumps({**header, "versions": versions}).encode()})
     load_or_refuse(tmp_path / "fuzz")
+
+
+ROUNDED = np.round(X, 1)
+TARGETS = [
+    (SVC(), X),
+    (SVC(), sp.csr_matrix(X)),
+    (SVC(kernel="precomputed"), X @ X.T),
+    (PUMMAClassifier(max_iter=3), X),
+    (PUMMAClassifier(kernel="rbf", gamma=1.0, max_iter=3), X),
+    (LDMClassifier(kernel="rbf"), sp.csr_matrix(X)),
+    (make_pipeline(OneHotEncoder(drop="first"), LSSVMClassifier()), ROUNDED),
+    (make_pipeline(OneHotEncoder(max_categories=4), LSSVMClassifier()), ROUNDED),
+]
+
+
+def mutated(array, data):
+    """Return an array that differs in an entry, its length, its type or its shape."""
+    kind = data.draw(st.sampled_from(["entry", "shorter", "longer", "type", "turned", "narrower"]))
+    if kind == "entry" and array.size and array.dtype.kind in "if":
+        array = array.copy()
+        value = data.draw(st.sampled_from([0, -1, 100, 10**6, 2**31 - 1]))
+        array.reshape(-1)[data.draw(st.integers(0, array.size - 1))] = value
+    elif kind == "shorter":
+        array = array[:-1]
+    elif kind == "longer":
+        array = np.concatenate([array, array])
+    elif kind == "type" and array.dtype.kind in "if":
+        array = array.astype(data.draw(st.sampled_from([np.int32, np.int64, np.float32, np.float64])))
+    elif array.ndim == 2:
+        array = array.T if kind == "turned" else array[:, :-1]
+    return array
+
+
+@pytest.mark.parametrize(("model", "rows"), TARGETS, ids=range(len(TARGETS)))
+def test_forged_arrays_never_lead_compiled_code_astray(model, rows, tmp_path):
+    """What is let through may predict nonsense or raise; a crash would end this process."""
+    path, copy = tmp_path / "a.model", tmp_path / "b.model"
+    save_model(model.fit(rows, Y), path)
+    original = path.read_bytes()
+
+    @settings(FUZZ, max_examples=60)
+    @given(st.data())
+    def forge_and_use(data):
+        copy.write_bytes(original)
+
+        def change(header, members):
+            name = data.draw(st.sampled_from(sorted(members)))
+            array = np.load(io.BytesIO(members[name]))
+            if array.dtype.names is None and array.ndim:
+                members[name] = npy(mutated(array, data))
+            scalar = data.draw(st.sampled_from(["kernel", "n_features_in_", "_sparse", "_effective_probability", ""]))
+            if scalar in header["tree"]["attributes"]:
+                values = st.sampled_from([0, 1, 2.5, 10**9, True, None, "rbf", "precomputed"])
+                header["tree"]["attributes"][scalar] = data.draw(values)
+
+        rewrite(copy, change)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with contextlib.suppress(ModelFileError):
+                forged = load_model(copy)
+                with contextlib.suppress(Exception):
+                    forged.predict(rows)
+                with contextlib.suppress(Exception):
+                    forged.partial_fit(rows, Y)
+
+    forge_and_use()
