@@ -1,1 +1,1 @@
-"""Comparisons and the papers' tables: cells, a store for their results, a runner, statistics, reports."""
+"""The papers' experiments as declarations, and what runs, keeps and reports them."""
