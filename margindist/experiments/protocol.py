@@ -2,7 +2,9 @@
 
 import hashlib
 import time
+import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -10,19 +12,22 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import pairwise_distances_chunked
+from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
 from margindist.datasets import DataError, encoder, load, make_threshold
 from margindist.experiments.declarations import DataSet, Experiment, Method, experiments
 from margindist.experiments.runner import CannotRun
 from margindist.experiments.search import search
-from margindist.experiments.store import Cell, Result
+from margindist.experiments.shared_search import SharedSearch
+from margindist.experiments.store import Cell, Result, Store
 from margindist.margins import margins
 
-__all__ = ["Parts", "choose", "evaluate", "here", "seeds_of", "split_rows"]
+__all__ = ["Parts", "evaluate", "here", "seeds_of", "split_rows"]
 
 _LEVELS = 101  # quantiles kept of a distribution of margins
 _DIGITS = 6
+_LARGEST_GRAM = 12_000
 
 
 class Parts(NamedTuple):
@@ -58,9 +63,13 @@ def evaluate(
     *,
     data_dir: str | None = None,
     max_rows: int | None = None,
+    store: str | None = None,
     declared: Mapping[str, Experiment] | None = None,
 ) -> Result:
     """Measure a cell.
+
+    Tables and figures of a paper share their splits. Where another one has chosen the same method's parameters on the
+    same rows, and its result is in the store, the choice is taken from there: it would come out the same.
 
     Parameters
     ----------
@@ -69,6 +78,8 @@ def evaluate(
         Folder with data sets, as `margindist.datasets.load` takes it.
     max_rows : int, optional
         Data sets with more rows are left out.
+    store : str, optional
+        File of results, in which to look for choices already made.
     declared : mapping, optional
         Experiments by id, if not the papers'.
 
@@ -77,21 +88,51 @@ def evaluate(
     CannotRun
         If the data cannot be had, are too large, or the method is not for them; the message says which.
     """
-    experiment = (declared or experiments())[cell.experiment]
+    declared = declared or experiments()
+    experiment = declared[cell.experiment]
     line, method = experiment.dataset(cell.dataset), experiment.method(cell.method)
     if method.unavailable:
         raise CannotRun(method.unavailable)
     _check_size(line, max_rows)
-    seeds = seeds_of(cell)
+    earlier = None if store is None else _earlier(cell, experiment, declared, store)
+    if earlier is not None and declared[earlier.cell.experiment].kind == experiment.kind:
+        return replace(earlier, cell=cell, detail={**earlier.detail, "taken_from": earlier.cell.experiment})
+    seeds = seeds_of(experiment, cell)
     parts = _parts(experiment, line, cell.split, seeds, data_dir)
     _check_classes(method, parts.y)
-    measured = _KINDS[experiment.kind](experiment, method, parts, seeds)
+    measured = _KINDS[experiment.kind](experiment, method, parts, _Chooser(experiment.splits.cv, seeds, earlier))
     return Result(cell, seed=seeds.rows, checksum=parts.checksum, **measured)
 
 
-def seeds_of(cell: Cell) -> Seeds:
-    """Return the seeds of a cell: they depend on experiment, data set and split, not on the method."""
-    digest = hashlib.sha256(f"{cell.experiment}/{cell.dataset}/{cell.split}".encode()).digest()
+def _earlier(cell, experiment, declared, store):
+    """A finished result with the same rows and the same choice of parameters, from another experiment of the paper."""
+    method, line = experiment.method(cell.method), experiment.dataset(cell.dataset)
+    with Store(store) as opened:
+        for other in declared.values():
+            if other is experiment or not _same_rows(other, experiment, line):
+                continue
+            for twin in other.methods:
+                if replace(twin, key=method.key, label=method.label, printed=True, note="") == replace(
+                    method, printed=True, note=""
+                ):
+                    found = opened.result(Cell(other.id, cell.dataset, twin.key, cell.split))
+                    if found is not None and found.status == "done":
+                        return found
+                    if found is not None and found.status == "failed":
+                        raise CannotRun(f"The same choice of parameters ended in {other.id} so: {found.error}.")
+    return None
+
+
+def _same_rows(other, experiment, line):
+    def plan(one):
+        return one.paper, one.scaling, replace(one.splits, number=0, note="")
+
+    return line in other.data and plan(other) == plan(experiment)
+
+
+def seeds_of(experiment: Experiment, cell: Cell) -> Seeds:
+    """Return the seeds of a cell: they depend on paper, data set and split, not on the method."""
+    digest = hashlib.sha256(f"{experiment.paper.key}/{cell.dataset}/{cell.split}".encode()).digest()
     entropy = np.frombuffer(digest, dtype="<u4")
     return Seeds(*np.random.SeedSequence(entropy.tolist()).generate_state(3).tolist())
 
@@ -191,23 +232,40 @@ def _scaler(X, scaling):
 # ---------------------------------------------------------------------- choosing parameters
 
 
-def choose(method: Method, X, y, *, folds: int, seeds: Seeds) -> Choice:
-    """Choose a method's parameters by cross-validation on the training part, and fit it to all of that."""
-    estimator = method.make()
-    if "random_state" in estimator.get_params() and estimator.get_params()["random_state"] is None:
-        estimator.set_params(random_state=seeds.method)
-    axes = [{axis.parameter: axis.resolve(**_properties(axis, X))} for axis in method.grid]
-    steps = axes if method.search == "line" else [{name: values for axis in axes for name, values in axis.items()}]
-    chosen, score, start = {}, None, time.process_time()
-    model = None
-    for grid in filter(None, steps):
-        found = search(clone(estimator).set_params(**chosen), grid, folds=folds, seed=seeds.folds).fit(X, y)
-        chosen, score, model = chosen | dict(found.best_params_), float(found.best_score_), found.best_estimator_
-    search_seconds = time.process_time() - start
-    final = clone(estimator).set_params(**chosen)
-    start = time.process_time()
-    model = final.fit(X, y)
-    return Choice(model, chosen, score, search_seconds, time.process_time() - start)
+class _Chooser(NamedTuple):
+    """Chooses a method's parameters by cross-validation on the training part, and fits it to all of that."""
+
+    folds: int
+    seeds: Seeds
+    earlier: Result | None = None
+
+    def __call__(self, method: Method, X, y) -> Choice:
+        estimator = method.make()
+        if estimator.get_params().get("random_state", 0) is None:
+            estimator.set_params(random_state=self.seeds.method)
+        if self.earlier is not None:
+            chosen, score = self.earlier.parameters, self.earlier.detail.get("cv_score")
+            search_seconds = self.earlier.detail["search_seconds"]
+        else:
+            start = time.process_time()
+            chosen, score = self._search(estimator, method, X, y)
+            search_seconds = time.process_time() - start
+        start = time.process_time()
+        model = estimator.set_params(**chosen).fit(X, y)
+        return Choice(model, chosen, score, search_seconds, time.process_time() - start)
+
+    def _search(self, estimator, method, X, y):
+        axes = [{axis.parameter: axis.resolve(**_properties(axis, X))} for axis in method.grid]
+        if method.search == "grid" and axes:
+            axes = [{name: values for axis in axes for name, values in axis.items()}]
+        chosen, score = {}, None
+        for grid in axes:
+            found = search(clone(estimator).set_params(**chosen), grid, folds=self.folds, seed=self.seeds.folds)
+            if isinstance(found, GridSearchCV):
+                found = SharedSearch(found.estimator, grid, found.cv)
+            found.fit(X, y)
+            chosen, score = chosen | dict(found.best_params_), float(found.best_score_)
+        return chosen, score
 
 
 def _properties(axis, X):
@@ -225,8 +283,8 @@ def _mean_distance(X):
 # ---------------------------------------------------------------------- what is measured
 
 
-def _accuracy(experiment, method, parts, seeds):
-    choice = choose(method, parts.X, parts.y, folds=experiment.splits.cv, seeds=seeds)
+def _accuracy(experiment, method, parts, choose):
+    choice = choose(method, parts.X, parts.y)
     start = time.process_time()
     score = float(np.mean(choice.model.predict(parts.X_test) == parts.y_test))
     return _measured(choice, score, parts, time.process_time() - start)
@@ -245,29 +303,63 @@ def _measured(choice, score, parts, predict_seconds=None, **detail):
     }
 
 
-def _time(experiment, method, parts, seeds):
+def _time(experiment, method, parts, choose):
     """Processor seconds: of the fit with the chosen parameters, or of everything from the search to the prediction."""
-    choice = choose(method, parts.X, parts.y, folds=experiment.splits.cv, seeds=seeds)
     start = time.process_time()
-    accuracy = float(np.mean(choice.model.predict(parts.X_test) == parts.y_test)) if len(parts.y_test) else None
+    parts = _with_gram(experiment, method, parts)
+    gram_seconds = time.process_time() - start
+    _warm_up(method, parts)
+    choice = choose(method, parts.X, parts.y)
+    choice = choice._replace(fit_seconds=choice.fit_seconds + gram_seconds)
+    start, detail = time.process_time(), {}
+    if len(parts.y_test):
+        detail["accuracy"] = float(np.mean(choice.model.predict(parts.X_test) == parts.y_test))
     predict_seconds = time.process_time() - start
-    timed = experiment.settings.get("timed", "fit")
+    if "margin" in experiment.printed:
+        detail["margin"] = _least_margin(choice.model, parts)
+    for name in ("n_updates_", "n_iter_", "converged_"):
+        if np.ndim(getattr(choice.model, name, None)) == 0 and hasattr(choice.model, name):
+            detail[name.rstrip("_")] = getattr(choice.model, name)
     seconds = choice.fit_seconds
-    if timed == "selection":
+    if experiment.settings.get("timed") == "selection":
         seconds += choice.search_seconds + predict_seconds
-    elif timed == "iteration":
-        seconds /= _n_iterations(choice.model)
-    return _measured(choice, seconds, parts, predict_seconds, accuracy=accuracy)
+    return _measured(choice, seconds, parts, predict_seconds, **detail)
 
 
-def _n_iterations(model):
-    parts = getattr(model, "estimators_", [model])
-    return max(1, *(int(np.max(part.n_iter_)) for part in parts)) if len(parts) > 1 else max(1, int(parts[0].n_iter_))
+def _warm_up(method, parts):
+    """Fit to a few rows first: what is compiled then is not compiled while a clock runs."""
+    few = np.concatenate([np.flatnonzero(parts.y == label)[:5] for label in np.unique(parts.y)])
+    X = parts.X[few][:, few] if method.fixed.get("kernel") == "precomputed" else parts.X[few]
+    grid = {axis.parameter: axis.resolve(**_properties(axis, parts.X))[0] for axis in method.grid}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        method.make().set_params(**grid).fit(X, parts.y[few])
 
 
-def _margins(experiment, method, parts, seeds):
+def _with_gram(experiment, method, parts):
+    """The Gram matrix in the place of the rows, for methods that take it; the soft margin is on its diagonal."""
+    if method.fixed.get("kernel") != "precomputed":
+        return parts
+    n = len(parts.y)
+    if n > _LARGEST_GRAM:
+        raise CannotRun(f"The Gram matrix of {n:,} rows would take {8e-9 * n * n:.1f} GB.")
+    gram = parts.X @ parts.X.T
+    gram = gram.toarray() if sp.issparse(gram) else gram
+    gram[np.diag_indices(n)] += experiment.settings.get("soft_margin", 0.0)
+    return parts._replace(X=gram)
+
+
+def _least_margin(model, parts):
+    if hasattr(model, "margin_"):
+        return float(model.margin_)
+    alpha = np.zeros(len(parts.y))
+    alpha[model.support_] = model.dual_coef_.ravel()
+    return float(np.min(margins(model, parts.X, parts.y)) / np.sqrt(alpha @ parts.X @ alpha))
+
+
+def _margins(experiment, method, parts, choose):
     """Quantiles of the margins of the training part, weights of length one; the score is their mean."""
-    choice = choose(method, parts.X, parts.y, folds=experiment.splits.cv, seeds=seeds)
+    choice = choose(method, parts.X, parts.y)
     z = _unit_margins(choice.model, parts.X, parts.y)
     levels = np.linspace(0.0, 1.0, _LEVELS)
     detail = {"quantiles": np.quantile(z, levels).round(_DIGITS).tolist(), "negative": round(float(np.mean(z < 0)), 4)}
@@ -284,9 +376,9 @@ def _unit_margins(model, X, y):
     return margins(model, X, y) / np.linalg.norm(np.vstack([np.atleast_2d(head.coef_) for head in heads]))
 
 
-def _influence(experiment, method, parts, seeds):
+def _influence(experiment, method, parts, choose):
     """Test accuracy with one parameter varied over its grid and the others as chosen."""
-    choice = choose(method, parts.X, parts.y, folds=experiment.splits.cv, seeds=seeds)
+    choice = choose(method, parts.X, parts.y)
 
     def accuracy(model):
         return float(np.mean(model.predict(parts.X_test) == parts.y_test))
@@ -303,22 +395,13 @@ def _influence(experiment, method, parts, seeds):
     return _measured(choice, accuracy(choice.model), parts, influence=curves)
 
 
-def _updates(experiment, method, parts, seeds):
+def _updates(experiment, method, parts, choose):
     """Margin reached, and the way there: updates, processor seconds and margin after each recorded pass."""
-    choice = choose(method, parts.X, parts.y, folds=experiment.splits.cv, seeds=seeds)
-    model, detail = choice.model, {}
-    if hasattr(model, "history_"):
-        history = model.history_
-        detail["n_updates"], detail["converged"] = int(history["n_updates"][-1]), bool(model.converged_)
-        detail["history"] = {
-            "n_updates": history["n_updates"].tolist(),
-            "seconds": history["seconds"].round(_DIGITS).tolist(),
-            "margin": history["margin"].round(_DIGITS).tolist(),
-        }
-        margin = float(model.margin_)
-    else:
-        margin = float(_unit_margins(model, parts.X, parts.y).min())
-    return _measured(choice, margin, parts, **detail)
+    _warm_up(method, parts)
+    choice = choose(method, parts.X, parts.y)
+    model, history = choice.model, choice.model.history_
+    curve = {name: history[name].round(_DIGITS).tolist() for name in ("n_updates", "seconds", "margin")}
+    return _measured(choice, float(model.margin_), parts, converged=bool(model.converged_), history=curve)
 
 
 _KINDS = {"accuracy": _accuracy, "time": _time, "margins": _margins, "influence": _influence, "updates": _updates}

@@ -153,14 +153,15 @@ def run_command(
         )
     else:
         cells = plan(chosen, only=only, splits=splits)
-    with Store(store or output / "results.sqlite") as opened:
+    store = store or output / "results.sqlite"
+    with Store(store) as opened:
         if not resume:
             for experiment in chosen:
                 opened.forget(experiment.id)
         summary = runner.run(
             opened,
             cells,
-            partial(evaluate, data_dir=data_dir, max_rows=max_rows),
+            partial(evaluate, data_dir=data_dir, max_rows=max_rows, store=str(store)),
             n_jobs=jobs,
             time_limit=time_limit,
             time_budget=time_budget,
