@@ -1,1 +1,1 @@
-"""The papers' experiments as declarations, and what runs, keeps and reports them."""
+"""Comparisons and the papers' tables: cells, a store for their results, a runner, statistics, reports."""

@@ -209,11 +209,12 @@ class Experiment:
     """A table or figure: what is measured on which data with which methods, and what was printed.
 
     ``printed`` maps a measure ("accuracy", "seconds", "margin") to {(data set key, method key): Printed}; it is empty
-    for figures, of which no number is read off the picture. ``summary`` maps the names of the table's last rows to {method
-    key: value}: "average" and "average-rank" to a Printed, "win-tie-loss" to three counts, "best" and "worst" (on how
-    many data sets) to one. ``scaling`` is "unit" (every
-    feature to [0, 1] by the training rows) or "none". ``settings`` holds what is particular to one experiment,
-    ``claims`` what the paper's text concludes, ``readings`` our decisions.
+    for figures, of which no number is read off the picture. ``summary`` maps the names of the table's last rows to
+    {method key: value}: "average" and "average-rank" to a Printed, "win-tie-loss" to three counts, "best" and "worst"
+    (on how many data sets) to one. ``scaling`` is "unit" (every feature to [0, 1] by the training rows) or "none".
+    ``settings`` holds what is particular to one experiment: "vary" (parameters varied one at a time), "timed" (what
+    the time includes, "selection" being cross-validation, training and test), "soft_margin" and "delta" of PUMMA's
+    table, panels and axes of a figure. ``claims`` are the conclusions of the paper's text, ``readings`` our decisions.
     """
 
     id: str
@@ -296,6 +297,7 @@ def load_experiments(text: str, recipes: Mapping[str, Mapping]) -> dict[str, Exp
     """
     content = tomllib.loads(text)
     _only(content, {"paper", "data", "method", "experiment"}, "the file")
+    _needs(content, ("paper", "data", "method", "experiment"), "the file")
     paper = _build(Paper, content["paper"], "paper")
     data = {key: _dataset(key, entry) for key, entry in content["data"].items()}
     methods = content["method"]
@@ -311,8 +313,9 @@ def load_experiments(text: str, recipes: Mapping[str, Mapping]) -> dict[str, Exp
 def _experiment(entry, paper, data, methods, recipes):
     where = entry.get("id", "an experiment without id")
     fields = dict(entry)
-    if fields.get("kind") not in KINDS:
-        raise DeclarationError(f"{where}: kind must be one of {', '.join(KINDS)}, got {fields.get('kind')!r}.")
+    _needs(fields, ("kind", "data", "methods", "splits", "scaling"), where)
+    _one_of(fields["kind"], KINDS, f"{where}: kind")
+    _one_of(fields["scaling"], ("unit", "none"), f"{where}: scaling")
     ours = fields.pop("ours", [])
     columns = {}
     for key, name in fields.pop("methods").items():
@@ -323,7 +326,10 @@ def _experiment(entry, paper, data, methods, recipes):
     lines = fields.pop("data")
     _known(lines, data, f"{where}: 'data'")
     fields["splits"] = _build(SplitPlan, fields["splits"], f"{where}: splits")
+    _one_of(fields["splits"].kind, ("random", "published", "whole", "drawn"), f"{where}: kind of splits")
     fields["statistics"] = statistics = _build(Statistics, fields.get("statistics", {}), f"{where}: statistics")
+    _one_of(statistics.test, ("paired-t", "welch", "none"), f"{where}: test")
+    _one_of(statistics.bullet, (None, "column", "reference"), f"{where}: bullet")
     _known([key for key in (statistics.subject, statistics.reference) if key], columns, f"{where}: statistics")
     printed_keys = [key for key, method in columns.items() if method.printed]
     cell_remarks = _cell_remarks(fields.pop("cell-remarks", []), lines, columns, where)
@@ -346,6 +352,7 @@ def _experiment(entry, paper, data, methods, recipes):
 
 def _method(key, entry, recipes, printed, where):
     fields = dict(entry)
+    _one_of(fields.get("search", "grid"), ("grid", "line"), f"{where}: search of {key!r}")
     recipe_name = fields.pop("recipe", key)
     if recipe_name not in recipes:
         raise DeclarationError(f"{where}: method {key!r} has the recipe {recipe_name!r}, which methods.toml lacks.")
@@ -365,10 +372,7 @@ def _axis(parameter, entry, where):
         return Axis(parameter, tuple(entry))
     _only(entry, {"values", "base", "from", "to", "step", "unit"}, f"{where}: grid of {parameter!r}")
     unit = entry.get("unit", "1")
-    if unit not in ("1", "1/m", "1/d", "mean-distance"):
-        raise DeclarationError(
-            f"{where}: the unit of {parameter!r} must be 1, 1/m, 1/d or mean-distance, got {unit!r}."
-        )
+    _one_of(unit, ("1", "1/m", "1/d", "mean-distance"), f"{where}: unit of {parameter!r}")
     if "values" in entry:
         return Axis(parameter, tuple(entry["values"]), unit)
     exponents = range(entry["from"], entry["to"] + 1, entry["step"])
@@ -391,7 +395,7 @@ def _table(rows, lines, columns, factor, statistics, cell_remarks, where):
         if len(texts) != len(columns):
             raise DeclarationError(f"{where}: {line} has {len(texts)} printed numbers for {len(columns)} methods.")
         for column, text in zip(columns, texts, strict=True):
-            remark = " ".join(said for key in ((line, column), (None, column)) for said in cell_remarks.get(key, []))
+            remark = " ".join(cell_remarks.get((line, column), []))
             try:
                 cells[line, column] = _printed(text, factor, statistics, column, remark)
             except ValueError as error:
@@ -415,9 +419,9 @@ def _printed(text, factor, statistics, column, remark):
     return Printed(
         text,
         "number",
-        mean=float(number["mean"]) / factor,
-        std=float(number["std"]) / factor if number["std"] else None,
-        resolution=10.0**-digits / factor,
+        mean=round(float(number["mean"]) / factor, 12),
+        std=round(float(number["std"]) / factor, 12) if number["std"] else None,
+        resolution=round(10.0**-digits / factor, 12),
         mark=mark,
         better=better,
         bold=bool(number["bold"]),
@@ -432,7 +436,8 @@ def _summary(name, row, columns, factor, where):
     if name in ("best", "worst"):
         return row
     if name != "win-tie-loss":
-        return {key: _printed(text, factor if name == "average" else 1.0, Statistics(), key, "") for key, text in row.items()}
+        factor = factor if name == "average" else 1.0
+        return {key: _printed(text, factor, Statistics(), key, "") for key, text in row.items()}
     counts = {key: _COUNTS.fullmatch(text) for key, text in row.items()}
     wrong = [key for key, match in counts.items() if match is None]
     if wrong:
@@ -441,13 +446,15 @@ def _summary(name, row, columns, factor, where):
 
 
 def _cell_remarks(entries, lines, columns, where):
-    found: dict[tuple, list[str]] = {}
+    found: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
         _only(entry, {"data", "method", "text"}, f"{where}: cell-remarks")
+        _needs(entry, ("data", "method", "text"), f"{where}: cell-remarks")
+        keys = [entry["data"]] if isinstance(entry["data"], str) else entry["data"]
         _known([entry["method"]], columns, f"{where}: cell-remarks")
-        if "data" in entry:
-            _known([entry["data"]], lines, f"{where}: cell-remarks")
-        found.setdefault((entry.get("data"), entry["method"]), []).append(entry["text"])
+        _known(keys, lines, f"{where}: cell-remarks")
+        for key in keys:
+            found.setdefault((key, entry["method"]), []).append(entry["text"])
     return found
 
 
@@ -464,6 +471,17 @@ def _only(entry, allowed, where):
     unknown = sorted(set(entry) - set(allowed))
     if unknown:
         raise DeclarationError(f"{where}: unknown key {unknown[0]!r}; known are {', '.join(sorted(allowed))}.")
+
+
+def _needs(entry, names, where):
+    missing = [name for name in names if name not in entry]
+    if missing:
+        raise DeclarationError(f"{where}: {missing[0]!r} is missing; add it.")
+
+
+def _one_of(value, allowed, where):
+    if value not in allowed:
+        raise DeclarationError(f"{where} must be one of {', '.join(map(str, allowed))}, got {value!r}.")
 
 
 def _known(keys, declared, where):
