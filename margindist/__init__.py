@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
     from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
     from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
+    from margindist.models import load_model, save_model
 
 __all__ = [
     "ALMAClassifier",
@@ -28,6 +29,8 @@ __all__ = [
     "PUMMAClassifier",
     "ROMMAClassifier",
     "SVRClassifier",
+    "load_model",
+    "save_model",
 ]
 __version__ = "0.1.0"
 
@@ -47,13 +50,15 @@ _HOMES = {
     "PUMMAClassifier": "online",
     "ROMMAClassifier": "online",
     "SVRClassifier": "reductions",
+    "load_model": ".models",
+    "save_model": ".models",
 }
 
 
 def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module 'margindist' has no attribute {name!r}")
-    return getattr(import_module(f"margindist.estimators.{_HOMES[name]}"), name)
+    return getattr(import_module(f".{_HOMES[name]}", "margindist.estimators"), name)
 
 
 def __dir__():

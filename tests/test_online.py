@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from margindist import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
 from margindist.datasets import make_threshold
-from margindist.margins import update_bound
+from margindist.margins import first_reaching, update_bound
 from margindist.solvers import online, online_kernel
 from margindist.solvers._rows import as_rows
 from tests.reference import online as reference
@@ -433,6 +433,38 @@ def test_norm_stays_right_over_many_steps():
     np.testing.assert_allclose(track.square, np.sum(online.weights(state) ** 2) + coefs @ coefs, rtol=1e-9)
     np.testing.assert_allclose(online.weights(state), coefs @ X, rtol=1e-6)
     np.testing.assert_allclose(track.mass, np.abs(coefs).sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("learner", [PUMMAClassifier(soft_margin=0.5), ROMMAClassifier(soft_margin=0.5)], ids=repr)
+def test_history_is_what_shorter_fits_end_with(learner, kernel):
+    X, y = load_iris(return_X_y=True)
+    model = copy_of(learner, kernel=kernel, delta=0.05, max_iter=100).fit(X, y == 1)
+    history = model.history_
+    assert history["n_iter"][-1] == model.n_iter_ > 30 and history["n_updates"][-1] == model.n_updates_
+    assert (history["margin"][-1], history["share"][-1]) == (model.margin_, model.margin_share_)
+    assert (np.diff(history["seconds"]) >= 0.0).all() and (np.diff(history["n_iter"]) > 0).all()
+    steps = [1, 2, 4, 8, 16] if kernel == "rbf" else [*range(1, 21), 22, 24]
+    np.testing.assert_array_equal(history["n_iter"][: len(steps)], steps)
+    for row in history[[1, 3]]:
+        shorter = fit(copy_of(model, max_iter=int(row["n_iter"])), X, y == 1)
+        assert (shorter.n_updates_, shorter.margin_) == (row["n_updates"], row["margin"])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_history_of_every_class(kernel):
+    X, y = load_iris(return_X_y=True)
+    model = PUMMAClassifier(kernel=kernel, soft_margin=1.0, max_iter=1000).fit(X, y)
+    assert [history["n_updates"][-1] for history in model.history_] == list(model.n_updates_)
+    assert max(history["n_iter"][-1] for history in model.history_) == model.n_iter_
+    np.testing.assert_array_equal([history["margin"][-1] for history in model.history_], model.margin_)
+
+
+def test_first_reaching():
+    rows = [(1, 10, 0.1, -1.0, -0.5), (2, 15, 0.2, 0.5, 0.4), (3, 17, 0.3, 0.4, 0.3), (4, 20, 0.4, 0.8, 0.7)]
+    found = first_reaching(np.array(rows, online.RECORD), [-2.0, 0.45, 0.5, 0.6, 0.9])
+    np.testing.assert_array_equal(found["n_updates"], [10, 15, 15, 20, np.nan])
+    np.testing.assert_array_equal(found["margin"], [-1.0, 0.5, 0.5, 0.8, np.nan])
 
 
 # ---------------------------------------------------------------------- what comes in

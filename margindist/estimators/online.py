@@ -219,11 +219,18 @@ class _OnlineClassifier(MarginClassifier):
         return self
 
     def _store_runs(self, runs):
-        self.n_iter_ = max(run.n_iter for run in runs)
         self.converged_ = all(run.converged for run in runs)
-        margins, shares = np.array([run.margin for run in runs]), np.array([run.share for run in runs])
-        single = len(runs) == 1
-        self.margin_, self.margin_share_ = (float(margins[0]), float(shares[0])) if single else (margins, shares)
+        histories = [run.history for run in runs]
+        ends = np.array([history[-1] for history in histories])
+        self.n_iter_ = int(ends["n_iter"].max())
+        if len(runs) == 1:
+            self.history_, self.margin_, self.margin_share_ = (
+                histories[0],
+                float(ends["margin"][0]),
+                float(ends["share"][0]),
+            )
+        else:
+            self.history_, self.margin_, self.margin_share_ = histories, ends["margin"], ends["share"]
         if not self.converged_:
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} passes with margins still too small. If "
@@ -322,6 +329,10 @@ class PUMMAClassifier(_OnlineClassifier):
     margin_share_ : float or ndarray of shape (n_classes,)
         Certified part of the best possible margin that ``margin_`` reaches after ``fit``: no classifier
         has a margin above ``‖θ‖ / Σ c_i``.
+    history_ : ndarray of shape (n_records,) or list of n_classes such arrays
+        How ``fit`` went: fields ``n_iter``, ``n_updates``, ``seconds`` (processor time of the passes so far),
+        ``margin`` and ``share`` after the passes 1, 2, 3, ..., from the twentieth on at numbers that grow by a tenth
+        (kernel models: doubling numbers), and after the last.
     n_features_in_ : int
         Number of features.
 
@@ -437,6 +448,10 @@ class ROMMAClassifier(_OnlineClassifier):
     margin_share_ : float or ndarray of shape (n_classes,)
         Certified part of the best possible margin, that of the augmented rows, that ``margin_`` reaches after
         ``fit``: no classifier has a margin above ``‖θ‖ / Σ c_i``.
+    history_ : ndarray of shape (n_records,) or list of n_classes such arrays
+        How ``fit`` went: fields ``n_iter``, ``n_updates``, ``seconds`` (processor time of the passes so far),
+        ``margin`` and ``share`` after the passes 1, 2, 3, ..., from the twentieth on at numbers that grow by a tenth
+        (kernel models: doubling numbers), and after the last.
     n_features_in_ : int
         Number of features.
 
@@ -551,6 +566,10 @@ class ALMAClassifier(_OnlineClassifier):
     margin_share_ : float or ndarray of shape (n_classes,)
         Certified part of the best possible margin, that of the augmented rows as they are, that ``margin_`` reaches
         after ``fit``: no classifier has a margin above ``‖θ‖ / Σ c_i``.
+    history_ : ndarray of shape (n_records,) or list of n_classes such arrays
+        How ``fit`` went: fields ``n_iter``, ``n_updates``, ``seconds`` (processor time of the passes so far),
+        ``margin`` and ``share`` after the passes 1, 2, 3, ..., from the twentieth on at numbers that grow by a tenth
+        (kernel models: doubling numbers), and after the last.
     n_features_in_ : int
         Number of features.
 
@@ -678,6 +697,10 @@ class MICRAClassifier(_OnlineClassifier):
     margin_share_ : float or ndarray of shape (n_classes,)
         Certified part of the best possible margin, that of the augmented rows, that ``margin_`` reaches after
         ``fit``: no classifier has a margin above ``‖θ‖ / Σ c_i``.
+    history_ : ndarray of shape (n_records,) or list of n_classes such arrays
+        How ``fit`` went: fields ``n_iter``, ``n_updates``, ``seconds`` (processor time of the passes so far),
+        ``margin`` and ``share`` after the passes 1, 2, 3, ..., from the twentieth on at numbers that grow by a tenth
+        (kernel models: doubling numbers), and after the last.
     n_features_in_ : int
         Number of features.
 

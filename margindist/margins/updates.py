@@ -1,6 +1,9 @@
-"""How many steps an online learner can make at most."""
+"""How many steps an online learner can make at most, and how many it made on the way to a margin."""
 
-__all__ = ["update_bound"]
+import numpy as np
+from numpy.typing import ArrayLike
+
+__all__ = ["first_reaching", "update_bound"]
 
 
 def update_bound(margin: float, radius: float, delta: float, p: float = 2.0) -> float:
@@ -37,3 +40,40 @@ def update_bound(margin: float, radius: float, delta: float, p: float = 2.0) -> 
     1600.0
     """
     return 4.0 * (p - 1.0) * (radius / (delta * margin)) ** 2
+
+
+def first_reaching(history: np.ndarray, levels: ArrayLike) -> np.ndarray:
+    """Return when an online learner first had at least the given margins.
+
+    Parameters
+    ----------
+    history : ndarray
+        ``history_`` of a fitted online classifier: records of passes, with the fields ``n_iter``, ``n_updates``,
+        ``seconds``, ``margin`` and ``share``.
+    levels : array-like of shape (n_levels,)
+        Margins.
+
+    Returns
+    -------
+    ndarray of shape (n_levels,)
+        For every level the first record whose margin is not below it, all fields as float; NaN if there is none.
+        Margins are measured after recorded passes only, so a level may have been reached a little earlier.
+
+    Examples
+    --------
+    >>> from margindist import PUMMAClassifier
+    >>> from margindist.datasets import make_threshold
+    >>> X, y = make_threshold(200, r=4, random_state=0)
+    >>> model = PUMMAClassifier(delta=0.05, max_iter=1000).fit(X, y)
+    >>> half, most, more = first_reaching(model.history_, [0.5 * model.margin_, 0.95 * model.margin_, 1e6])
+    >>> bool(half["n_updates"] < most["n_updates"]), bool(np.isnan(more["n_updates"]))
+    (True, True)
+    """
+    levels = np.asarray(levels, dtype=np.float64)
+    found = np.full(levels.shape, np.nan, dtype=[(name, np.float64) for name in history.dtype.names])
+    so_far = np.maximum.accumulate(history["margin"])
+    places = np.searchsorted(so_far, levels)
+    reached = places < len(history)
+    for name in history.dtype.names:
+        found[name][reached] = history[name][places[reached]]
+    return found
