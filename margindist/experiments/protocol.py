@@ -56,6 +56,7 @@ class Choice(NamedTuple):
     cv_score: float | None
     search_seconds: float
     fit_seconds: float
+    search_rows: int | None = None
 
 
 def evaluate(
@@ -63,6 +64,7 @@ def evaluate(
     *,
     data_dir: str | None = None,
     max_rows: int | None = None,
+    search_rows: int | None = None,
     store: str | None = None,
     declared: Mapping[str, Experiment] | None = None,
 ) -> Result:
@@ -78,6 +80,9 @@ def evaluate(
         Folder with data sets, as `margindist.datasets.load` takes it.
     max_rows : int, optional
         Data sets with more rows are left out.
+    search_rows : int, optional
+        Parameters are chosen on at most so many rows of the training part, drawn at random; the chosen model is
+        fitted to all of them. The result says how many rows that were.
     store : str, optional
         File of results, in which to look for choices already made.
     declared : mapping, optional
@@ -100,7 +105,7 @@ def evaluate(
     seeds = seeds_of(experiment, cell)
     parts = _parts(experiment, line, cell.split, seeds, data_dir)
     _check_classes(method, parts.y)
-    measured = _KINDS[experiment.kind](experiment, method, parts, _Chooser(experiment.splits.cv, seeds, earlier))
+    measured = _KINDS[experiment.kind](experiment, method, parts, _Chooser(experiment.splits.cv, seeds, search_rows, earlier))
     return Result(cell, seed=seeds.rows, checksum=parts.checksum, **measured)
 
 
@@ -237,6 +242,7 @@ class _Chooser(NamedTuple):
 
     folds: int
     seeds: Seeds
+    most_rows: int | None = None
     earlier: Result | None = None
 
     def __call__(self, method: Method, X, y) -> Choice:
@@ -245,14 +251,25 @@ class _Chooser(NamedTuple):
             estimator.set_params(random_state=self.seeds.method)
         if self.earlier is not None:
             chosen, score = self.earlier.parameters, self.earlier.detail.get("cv_score")
-            search_seconds = self.earlier.detail["search_seconds"]
+            search_seconds, n_rows = self.earlier.detail["search_seconds"], self.earlier.detail.get("search_rows")
         else:
             start = time.process_time()
-            chosen, score = self._search(estimator, method, X, y)
+            n_rows = self.most_rows if self.most_rows and self.most_rows < len(y) and method.grid else None
+            few = self._few_rows(y, n_rows)
+            chosen, score = self._search(estimator, method, X[few], y[few])
             search_seconds = time.process_time() - start
         start = time.process_time()
         model = estimator.set_params(**chosen).fit(X, y)
-        return Choice(model, chosen, score, search_seconds, time.process_time() - start)
+        return Choice(model, chosen, score, search_seconds, time.process_time() - start, n_rows)
+
+    def _few_rows(self, y, n_rows):
+        """Rows to search on: every class keeps its share, and enough rows for the folds."""
+        if n_rows is None:
+            return slice(None)
+        order = np.random.default_rng(self.seeds.folds).permutation(len(y))
+        by_class = [order[y[order] == label] for label in np.unique(y)]
+        kept = [rows[: max(self.folds, round(n_rows * len(rows) / len(y)))] for rows in by_class]
+        return np.sort(np.concatenate(kept))
 
     def _search(self, estimator, method, X, y):
         axes = [{axis.parameter: axis.resolve(**_properties(axis, X))} for axis in method.grid]
@@ -292,6 +309,8 @@ def _accuracy(experiment, method, parts, choose):
 
 def _measured(choice, score, parts, predict_seconds=None, **detail):
     detail |= {"train": len(parts.y), "test": len(parts.y_test), "search_seconds": round(choice.search_seconds, 4)}
+    if choice.search_rows is not None:
+        detail["search_rows"] = choice.search_rows
     if choice.cv_score is not None:
         detail["cv_score"] = round(choice.cv_score, _DIGITS)
     return {

@@ -134,6 +134,7 @@ def run_command(
     only: Sequence[str] = (),
     splits: int | None = None,
     max_rows: int | None = None,
+    search_rows: int | None = None,
     time_limit: float | None = None,
     time_budget: float | None = None,
     jobs: int | None = None,
@@ -161,7 +162,7 @@ def run_command(
         summary = runner.run(
             opened,
             cells,
-            partial(evaluate, data_dir=data_dir, max_rows=max_rows, store=str(store)),
+            partial(evaluate, data_dir=data_dir, max_rows=max_rows, search_rows=search_rows, store=str(store)),
             n_jobs=jobs,
             time_limit=time_limit,
             time_budget=time_budget,
@@ -233,6 +234,7 @@ def make_command():
     @click.option("--only", multiple=True, metavar="PATTERN", help="Data set, method, or data set/method.")
     @click.option("--splits", type=click.IntRange(1), help="At most so many splits of a data set.")
     @click.option("--max-rows", type=click.IntRange(1), help="Leave out data sets with more rows.")
+    @click.option("--search-rows", type=click.IntRange(10), help="Choose parameters on at most so many rows.")
     @click.option("--time-limit", type=float, help="Seconds after which a cell is given up.")
     @click.option("--time-budget", type=float, help="Seconds after which no further cell is begun.")
     @click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one a processor.")
