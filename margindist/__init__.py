@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from margindist.estimators.grid import LDMClassifierCV, LSSVMClassifierCV, MSVMAvClassifierCV, ODMClassifierCV
     from margindist.estimators.ldm import LDMClassifier
     from margindist.estimators.lssvm import LSSVMClassifier
     from margindist.estimators.mam import MAMClassifier
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
     from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
     from margindist.models import load_model, save_model
+    from margindist.onnx import to_onnx
 
 __all__ = [
     "ALMAClassifier",
@@ -20,17 +22,22 @@ __all__ = [
     "FMMClassifier",
     "KOMDClassifier",
     "LDMClassifier",
+    "LDMClassifierCV",
     "LSSVMClassifier",
+    "LSSVMClassifierCV",
     "MAMClassifier",
     "MDOClassifier",
     "MICRAClassifier",
     "MSVMAvClassifier",
+    "MSVMAvClassifierCV",
     "ODMClassifier",
+    "ODMClassifierCV",
     "PUMMAClassifier",
     "ROMMAClassifier",
     "SVRClassifier",
     "load_model",
     "save_model",
+    "to_onnx",
 ]
 __version__ = "0.1.0"
 
@@ -41,17 +48,22 @@ _HOMES = {
     "FMMClassifier": "rivals",
     "KOMDClassifier": "rivals",
     "LDMClassifier": "ldm",
+    "LDMClassifierCV": "grid",
     "LSSVMClassifier": "lssvm",
+    "LSSVMClassifierCV": "grid",
     "MAMClassifier": "mam",
     "MDOClassifier": "rivals",
     "MICRAClassifier": "online",
     "MSVMAvClassifier": "msvmav",
+    "MSVMAvClassifierCV": "grid",
     "ODMClassifier": "odm",
+    "ODMClassifierCV": "grid",
     "PUMMAClassifier": "online",
     "ROMMAClassifier": "online",
     "SVRClassifier": "reductions",
     "load_model": ".models",
     "save_model": ".models",
+    "to_onnx": ".onnx",
 }
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sklearn.datasets
+from scipy.stats import norm
 from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.svm import LinearSVC
@@ -25,6 +26,9 @@ from margindist.datasets import (
     encoding_notes,
     find,
     load,
+    make_ringnorm,
+    make_twonorm,
+    make_waveform,
     status,
 )
 
@@ -234,6 +238,10 @@ def test_checksum_sees_the_content_and_not_its_storage(rng):
     padded = sp.csc_array(X.astype(float))
     assert content_checksum(sparse, y) == content_checksum(padded, y)
     assert content_checksum(sparse, y) != reference
+    stored_zeros = sp.csr_matrix(np.where(X == 0, 7.0, X))
+    stored_zeros.data[stored_zeros.data == 7] = 0
+    assert stored_zeros.nnz == X.size
+    assert content_checksum(stored_zeros, y) == content_checksum(sparse, y)
     splits = [(np.array([0, 1]), np.array([2]))]
     assert content_checksum(X, y, splits) != reference
 
@@ -326,3 +334,40 @@ def test_encoding_notes_say_what_is_done():
     assert encoding_notes(sp.eye(3, format="csr")) == (
         "3 columns are divided by the largest absolute value in the training part.",
     )
+
+
+def test_twonorm_has_the_published_error():
+    X, y = make_twonorm(40_000, random_state=1)
+    error = np.mean(y * X.sum(axis=1) < 0)
+    assert error == pytest.approx(norm.cdf(-2), abs=4 * np.sqrt(0.023 / 40_000))
+    np.testing.assert_array_equal(X, make_twonorm(40_000, random_state=1)[0])
+
+
+def test_ringnorm_has_the_published_error():
+    X, y = make_ringnorm(40_000, random_state=1)
+    wide, narrow = norm.logpdf(X, 0, 2).sum(axis=1), norm.logpdf(X, 2 / np.sqrt(20), 1).sum(axis=1)
+    assert np.mean((wide > narrow) != (y == 1)) == pytest.approx(0.013, abs=0.002)
+
+
+def test_waveform_means_are_those_of_its_waves():
+    X, y = make_waveform(30_000, n_classes=3, random_state=1)
+    wave = {peak: np.maximum(6 - np.abs(np.arange(1, 22) - peak), 0) for peak in (7, 11, 15)}
+    for label, (a, b) in enumerate([(11, 15), (11, 7), (15, 7)]):
+        np.testing.assert_allclose(X[y == label].mean(axis=0), (wave[a] + wave[b]) / 2, atol=0.08)
+    labels = make_waveform(30_000, random_state=1)[1]
+    np.testing.assert_array_equal(labels == 1, y == 1)
+    with pytest.raises(ValueError, match="n_classes must be 2 or 3, got 4"):
+        make_waveform(n_classes=4)
+
+
+@needs_folder
+@pytest.mark.parametrize("make", [make_twonorm, make_ringnorm, make_waveform])
+def test_generators_agree_with_the_published_samples(make):
+    """Means and spreads of both classes after the standardisation that the published samples have."""
+    published = load(f"raetsch-{make.__name__.removeprefix('make_')}")
+    X, y = make(40_000, random_state=0)
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    for label in (-1, 1):
+        ours, theirs = X[y == label], published.X[published.y == label]
+        np.testing.assert_allclose(ours.mean(axis=0), theirs.mean(axis=0), atol=0.09)
+        np.testing.assert_allclose(ours.std(axis=0), theirs.std(axis=0), atol=0.09)

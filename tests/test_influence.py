@@ -168,7 +168,7 @@ def test_refusals(search):
         ParameterInfluenceDisplay.from_cv_results(search, params=["degree"])
     with pytest.raises(ValueError, match="others must be 'fixed' or 'best', got 'all'"):
         ParameterInfluenceDisplay.from_cv_results(search, others="all")
-    with pytest.raises(ValueError, match="expected a fitted search .* got SVC"):
+    with pytest.raises(ValueError, match=r"expected a fitted search .* got SVC"):
         ParameterInfluenceDisplay.from_cv_results(SVC())
     with pytest.raises(ValueError, match="no parameter with more than one value"):
         ParameterInfluenceDisplay.from_cv_results(GridSearchCV(LinearSVC(), {"C": [1.0]}, cv=3).fit(X, Y))

@@ -38,6 +38,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import margindist
 from margindist import LDMClassifier, LSSVMClassifier, MAMClassifier, ODMClassifier, PUMMAClassifier
+from margindist.datasets import encoder
 from margindist.models import FORMAT, ModelFileError, load_model, read_metadata, save_model
 
 pytestmark = pytest.mark.filterwarnings(
@@ -137,6 +138,15 @@ def test_pipelines_of_data_frames_come_back(one_hot, tmp_path):
         again.predict(table.drop(columns="colour"))
 
 
+def test_the_encoder_of_the_data_sets_comes_back(tmp_path):
+    table = frame().assign(flag=X[:, 0] > 0.5, town=[f"town {k % 60}" for k in range(len(X))])
+    model = make_pipeline(encoder(table), LSSVMClassifier()).fit(table, NAMES)
+    assert model[:-1].transform(table).shape[1] == 4 + 3 + 3 + 50 + 2
+    again = roundtrip(model, tmp_path)
+    table.loc[5, "town"] = "unknown"
+    assert_same(again, model, table)
+
+
 def test_columns_chosen_by_selector_index_or_slice_come_back(tmp_path):
     table = frame()
     choices = [make_column_selector(dtype_include=np.number), table.columns[:4], slice("a", "d"), ["a", "b"]]
@@ -176,8 +186,8 @@ def test_svc_with_precomputed_kernel_comes_back(tmp_path):
 
 
 def test_label_transformers_come_back(tmp_path):
-    encoder = roundtrip(LabelEncoder().fit(NAMES), tmp_path)
-    np.testing.assert_array_equal(encoder.transform(NAMES), Y)
+    again = roundtrip(LabelEncoder().fit(NAMES), tmp_path)
+    np.testing.assert_array_equal(again.transform(NAMES), Y)
     binarizer = LabelBinarizer().fit(NAMES)
     np.testing.assert_array_equal(roundtrip(binarizer, tmp_path).transform(NAMES), binarizer.transform(NAMES))
 
@@ -584,9 +594,8 @@ def test_arrays_that_would_lead_compiled_code_astray_are_refused(tmp_path):
     text = forged(sparse, tmp_path, lambda a: a["support_vectors_"]["indices"], np.full_like(indices, 10**6))
     assert "outside its shape" in text
 
-    encoder = OneHotEncoder().fit([["a"], ["b"], ["c"]])
     path = tmp_path / "a.model"
-    save_model(encoder, path)
+    save_model(OneHotEncoder().fit([["a"], ["b"], ["c"]]), path)
     rewrite(path, lambda header, _: header["tree"]["attributes"].update(_n_features_outs=[1]))
     assert "OneHotEncoder has categories that do not fit together" in refusal(path)
 

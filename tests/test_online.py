@@ -290,6 +290,29 @@ def test_alma_reaches_its_share_within_its_bound(seed, p, alpha):
     assert model.n_updates_ <= 2 * (p - 1) / best**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("p", [2.0, P_100])
+@pytest.mark.parametrize("margin", [0.05, 0.3, 1.0])
+def test_almas_bound_follows_from_its_progress(alpha, p, margin):
+    growth, progress, n_steps = 8 / alpha - 6, 0.0, 0
+    while progress <= 1.0:
+        n_steps += 1
+        progress = (progress + np.sqrt(2 / ((p - 1) * n_steps)) * margin) / np.sqrt(1 + growth / n_steps)
+    bound = 2 * (p - 1) / margin**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4
+    assert n_steps - 1 <= bound
+    assert np.sqrt(8) / alpha * np.sqrt((p - 1) / (bound + 1)) >= margin
+
+
+@pytest.mark.parametrize("p", [2.0, 3.5])
+def test_pumma_does_not_notice_a_translation(p):
+    X, y = separable(6, n_samples=60)
+    plain, moved = (PUMMAClassifier(p=p, delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 30.0))
+    assert plain.n_updates_ == moved.n_updates_ > 20
+    np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-8)
+    romma, far = (ROMMAClassifier(delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 3.0))
+    assert far.n_updates_ > 2 * romma.n_updates_
+
+
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**6), beta=st.sampled_from([0.2, 1.0]), zeta=st.sampled_from([0.3, 0.6]))
 def test_micra_ends_within_its_bound(seed, beta, zeta):
@@ -523,6 +546,17 @@ def test_small_batches_are_checked_too():
         model.set_params(delta=7).partial_fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="cannot change between calls"):
         model.set_params(delta=0.1, soft_margin=2.0).partial_fit(X[:1], y[:1])
+
+
+def test_labels_may_be_numbers_of_another_kind():
+    X, y = separable(0)
+    model = PUMMAClassifier().partial_fit(X[:5], y[:5], classes=[-1, 1])
+    assert model._quick_batch(X[:1], y[:1].astype(float), None) is not None
+    other = PUMMAClassifier().partial_fit(X[:5], y[:5], classes=[-1, 1])
+    close(model.partial_fit(X, y.astype(float)), other.partial_fit(X, y), X)
+    for label in (0.5, np.nan):
+        with pytest.raises(ValueError, match=r"label|NaN"):
+            model.partial_fit(X[:1], np.array([label]))
 
 
 def test_streams_refuse_what_needs_all_rows():

@@ -3,7 +3,7 @@
 from margindist.datasets.catalogue import Entry, Printed, Status, catalogue, find, load, status
 from margindist.datasets.dataset import DataError, Dataset, content_checksum
 from margindist.datasets.encoding import encoder, encoding_notes
-from margindist.datasets.generators import make_threshold
+from margindist.datasets.generators import make_ringnorm, make_threshold, make_twonorm, make_waveform
 from margindist.datasets.readers import read_file
 
 __all__ = [
@@ -18,7 +18,10 @@ __all__ = [
     "encoding_notes",
     "find",
     "load",
+    "make_ringnorm",
     "make_threshold",
+    "make_twonorm",
+    "make_waveform",
     "read_file",
     "status",
 ]

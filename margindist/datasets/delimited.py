@@ -178,7 +178,8 @@ def _header(rows):
     repeated = [any(k < len(row) and row[k] == field for row in below) for k, field in enumerate(first)]
     plain = [field not in MISSING and not _is_number(field) for field in first]
     above_numbers = any(plain[k] and _all_numbers(row[k] for row in below if k < len(row)) for k in range(len(first)))
-    named = any(field.lower() in TARGET_NAMES and not repeated[k] for k, field in enumerate(first))
+    values_below = {field for row in below for field in row}  # "y" may also stand for yes
+    named = any(field.lower() in TARGET_NAMES and field not in values_below for field in first)
     alone = len(set(first)) == len(first) and all(plain) and not any(repeated)
     if not below or not (above_numbers or named or alone):
         return None, ()

@@ -12,7 +12,7 @@ from margindist.datasets.dataset import DataError
 
 __all__ = ["read_svmlight"]
 
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 20
 _LARGE = 1 << 26  # bytes of text from which on values that fit float32 exactly stay float32
 
 _POWERS = np.array([10.0**k for k in range(23)])  # exact in float64
@@ -242,7 +242,8 @@ def read_svmlight(stream, name):
         cut = buffer.rfind(b"\n") + 1 if more else len(buffer)
         if not cut:
             continue
-        text = bytes(buffer[:cut])
+        with memoryview(buffer) as whole:
+            text = bytes(whole[:cut])
         del buffer[:cut]
         new_labels, new_ends, new_indices, new_values, n_lines = _parse_block(text, lines, name)
         lines += n_lines
@@ -251,7 +252,7 @@ def read_svmlight(stream, name):
         n_entries += len(new_indices)
         if len(new_indices):
             smallest, largest = min(smallest, new_indices.min()), max(largest, new_indices.max())
-            if single and not np.array_equal(new_values.astype(np.float32), new_values):
+            if single and not _fits_single(new_values):
                 single = False
                 values.convert(np.float64)
             indices.extend(new_indices)
@@ -259,6 +260,11 @@ def read_svmlight(stream, name):
     if single and n_bytes < _LARGE:
         values.convert(np.float64)
     return _assemble(labels.finish(), ends.finish(), indices.finish(), values.finish(), int(smallest), int(largest))
+
+
+def _fits_single(values):
+    with np.errstate(over="ignore"):
+        return np.array_equal(values.astype(np.float32), values)
 
 
 def _assemble(labels, ends, indices, values, smallest, largest):

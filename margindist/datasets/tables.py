@@ -90,7 +90,7 @@ def table_to_dataset(table, *, target, name, file, source):
         notes.append(f"{_count(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
         columns = [_rows(column, keep) for column in columns]
     y = check_labels(_labels(columns[chosen]), file, f"the target column {target_name!r}")
-    kept = _informative(table.names, columns, chosen, notes)
+    kept = _informative(table, columns, chosen, notes)
     if not kept:
         raise DataError(
             f"{file}: no column says anything about the target {target_name!r}: all are constant or unique."
@@ -167,15 +167,16 @@ def _find(names, target, name):
     return number % len(names)
 
 
-def _informative(names, columns, target, notes):
-    """Return the numbers of the feature columns that are neither constant nor an identifier."""
+def _informative(table, columns, target, notes):
+    """Return the numbers of the feature columns that are neither constant (in the rows left) nor an identifier."""
+    names = table.names
     kept, constant, unique, running = [], [], [], []
     for k, column in enumerate(columns):
         if k == target:
             continue
         if _constant(column):
             constant.append(names[k])
-        elif _identifier(column):
+        elif _identifier(table.columns[k]):
             (unique if isinstance(column, Text) else running).append(names[k])
         else:
             kept.append(k)

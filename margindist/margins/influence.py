@@ -50,7 +50,7 @@ class InfluenceCurve(NamedTuple):
 class ParameterInfluenceDisplay:
     """Score of one method or of several against each parameter, the other parameters at their best.
 
-    Made by :meth:`from_cv_results` from a search that was done anyway, or by :meth:`from_estimator`. Every parameter has
+    Made by :meth:`from_cv_results` from a search already done, or by :meth:`from_estimator`. Every parameter has
     its own axes, shared by the methods that have it. Bands are one standard deviation over the splits to either side,
     rings mark the values chosen. Colour and line style belong to the method (see :func:`method_styles`). A grid in
     equal ratios is drawn on a logarithmic axis.

@@ -1,5 +1,7 @@
 """How many steps an online learner can make at most, and how many it made on the way to a margin."""
 
+import numbers
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -13,10 +15,14 @@ def update_bound(margin: float, radius: float, delta: float, p: float = 2.0) -> 
     :math:`\|z\|_p \le 2R`, and no ``w`` is longer than :math:`1/\gamma`, so that there are at most
     :math:`4(p-1)R^2 / (\delta\gamma)^2` steps.
 
+    It holds for a two-class problem that is separable (in the space of the kernel, or with a slack coordinate for each
+    row where there is a soft margin), however often and in whatever order the rows come; of more classes, each
+    against the rest has its own bound.
+
     Parameters
     ----------
     margin : float
-        p-norm margin :math:`\gamma > 0` that a classifier with bias has on all rows.
+        p-norm margin :math:`\gamma > 0` that a classifier with bias has on all rows; at most the radius.
     radius : float
         Largest p-norm R of a row. With a soft margin λ, :math:`\sqrt{R^2 + \lambda}`.
     delta : float
@@ -39,6 +45,18 @@ def update_bound(margin: float, radius: float, delta: float, p: float = 2.0) -> 
     >>> update_bound(margin=0.5, radius=1.0, delta=0.1)
     1600.0
     """
+    for name, value in (("margin", margin), ("radius", radius), ("delta", delta), ("p", p)):
+        if not (isinstance(value, numbers.Real) and 0.0 < value < float("inf")):
+            raise ValueError(f"update_bound: {name} must be a positive number, got {value!r}.")
+    if delta > 1.0:
+        raise ValueError(f"update_bound: delta must be in (0, 1], got {delta!r}.")
+    if p < 2.0:
+        raise ValueError(f"update_bound: p must be at least 2, got {p!r}.")
+    if margin > radius * (1.0 + 1e-9):
+        raise ValueError(
+            f"update_bound: no classifier has a margin of {margin:.3g} on rows of length at most {radius:.3g}; give "
+            f"both in the same norm."
+        )
     return 4.0 * (p - 1.0) * (radius / (delta * margin)) ** 2
 
 
