@@ -157,12 +157,27 @@ def _check_classes(method, y):
         raise CannotRun(f"exhaustive codes for {k} classes take {2 ** (k - 1) - 1:,} classifiers.")
 
 
-@lru_cache(maxsize=4)
 def _loaded(name, data_dir):
+    data, reason = _load_or_reason(name, data_dir)
+    if data is None:
+        raise CannotRun(reason)
+    return data
+
+
+@lru_cache(maxsize=64)
+def _missing(name, data_dir):
+    """Why a data set cannot be had, found out once: a network that does not answer takes its time."""
     try:
-        return load(name, data_dir=data_dir)
+        load(name, data_dir=data_dir)
     except DataError as error:
-        raise CannotRun(str(error)) from None
+        return str(error)
+    return None
+
+
+@lru_cache(maxsize=4)
+def _load_or_reason(name, data_dir):
+    reason = _missing(name, data_dir)
+    return (None, reason) if reason else (load(name, data_dir=data_dir), None)
 
 
 def here(line: DataSet, data_dir: str | None = None) -> bool:
