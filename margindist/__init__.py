@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from margindist.estimators.grid import LDMClassifierCV, LSSVMClassifierCV, MSVMAvClassifierCV, ODMClassifierCV
     from margindist.estimators.ldm import LDMClassifier
     from margindist.estimators.lssvm import LSSVMClassifier
     from margindist.estimators.mam import MAMClassifier
@@ -12,6 +13,8 @@ if TYPE_CHECKING:
     from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
     from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
     from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
+    from margindist.models import load_model, save_model
+    from margindist.onnx import to_onnx
 
 __all__ = [
     "ALMAClassifier",
@@ -19,15 +22,22 @@ __all__ = [
     "FMMClassifier",
     "KOMDClassifier",
     "LDMClassifier",
+    "LDMClassifierCV",
     "LSSVMClassifier",
+    "LSSVMClassifierCV",
     "MAMClassifier",
     "MDOClassifier",
     "MICRAClassifier",
     "MSVMAvClassifier",
+    "MSVMAvClassifierCV",
     "ODMClassifier",
+    "ODMClassifierCV",
     "PUMMAClassifier",
     "ROMMAClassifier",
     "SVRClassifier",
+    "load_model",
+    "save_model",
+    "to_onnx",
 ]
 __version__ = "0.1.0"
 
@@ -38,22 +48,29 @@ _HOMES = {
     "FMMClassifier": "rivals",
     "KOMDClassifier": "rivals",
     "LDMClassifier": "ldm",
+    "LDMClassifierCV": "grid",
     "LSSVMClassifier": "lssvm",
+    "LSSVMClassifierCV": "grid",
     "MAMClassifier": "mam",
     "MDOClassifier": "rivals",
     "MICRAClassifier": "online",
     "MSVMAvClassifier": "msvmav",
+    "MSVMAvClassifierCV": "grid",
     "ODMClassifier": "odm",
+    "ODMClassifierCV": "grid",
     "PUMMAClassifier": "online",
     "ROMMAClassifier": "online",
     "SVRClassifier": "reductions",
+    "load_model": ".models",
+    "save_model": ".models",
+    "to_onnx": ".onnx",
 }
 
 
 def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module 'margindist' has no attribute {name!r}")
-    return getattr(import_module(f"margindist.estimators.{_HOMES[name]}"), name)
+    return getattr(import_module(f".{_HOMES[name]}", "margindist.estimators"), name)
 
 
 def __dir__():

@@ -283,10 +283,12 @@ class LSSVMClassifier(MarginClassifier):
     def _grams(self, data):
         """Return the kernel matrix (or None) and the Gram matrix of the features, which may be overwritten."""
         K = self._kernel_of(data)(data.X, data.X)
-        if self.space == "empirical":
-            return K, (K * data.sample_weights) @ K.T
         fresh = isinstance(self.kernel, str) and self.kernel != "precomputed"
-        return None, np.ascontiguousarray(K) if fresh else K.copy()
+        return self._spaces(np.ascontiguousarray(K) if fresh else K.copy(), data)
+
+    def _spaces(self, K, data):
+        """Return the kernel matrix (or None) and the Gram matrix of the features for a kernel matrix to be used up."""
+        return (K, (K * data.sample_weights) @ K.T) if self.space == "empirical" else (None, K)
 
     def _expand(self, betas, K, data):
         """Turn weights of the rows' features into weights of kernel values (or of columns, if linear)."""

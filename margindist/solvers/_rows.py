@@ -344,13 +344,20 @@ def add_entries(rows, which, columns, scales, W):
         row_add_outer(rows, which[p], columns[p : p + 1], scales[p : p + 1], 1, W)
 
 
+def dense_matrix(rows):
+    """Return all rows as one float64 array, the constant column included."""
+    X = rows.X if isinstance(rows, DenseRows) else _as_matrix(rows).toarray()
+    if rows.bias != 0.0:
+        X = np.column_stack([X, np.full(len(X), rows.bias)])
+    return np.ascontiguousarray(X, dtype=np.float64)
+
+
 def matrix(rows):
     """Return all rows as one float64 array or CSR matrix, the constant column included; copies where it must."""
-    if isinstance(rows, SparseRows):
-        X = _as_matrix(rows).astype(np.float64, copy=False)
-        return sp.csr_matrix(sp.hstack([X, np.full((X.shape[0], 1), rows.bias)])) if rows.bias != 0.0 else X
-    X = np.column_stack([rows.X, np.full(len(rows.X), rows.bias)]) if rows.bias != 0.0 else rows.X
-    return np.ascontiguousarray(X, dtype=np.float64)
+    if isinstance(rows, DenseRows):
+        return dense_matrix(rows)
+    X = _as_matrix(rows).astype(np.float64, copy=False)
+    return sp.csr_matrix(sp.hstack([X, np.full((X.shape[0], 1), rows.bias)])) if rows.bias != 0.0 else X
 
 
 def gram_diagonal(rows, which, weights):

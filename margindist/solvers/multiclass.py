@@ -79,11 +79,21 @@ class Rounds(NamedTuple):
     n_iter: int
     status: str  # "settled", "no longer improves", "no upper side changed", "iteration limit" or "stopped"
     history: np.ndarray  # true objective after each round
+    opening: "Opening | None" = None  # after the first round, unless that began from given ones
+
+
+class Opening(NamedTuple):
+    """Where the first round ended."""
+
+    blocks: Blocks
+    weights: np.ndarray
+    gap: float
+    newton: bool  # by Newton steps: the weights are not what the blocks combine to
 
 
 def solve(
     objective, rows, codes, weights, *, outer="concave", method="auto", tol=1e-3, max_iter=1000, start=None, coef=None,
-    rng=None, report=None,
+    opening=None, rng=None, report=None,
 ):  # fmt: skip
     """Run rounds until the true objective has settled; keep the best one.
 
@@ -109,6 +119,9 @@ def solve(
         Of a former solution for as many rows and classes.
     coef : ndarray of shape (n_classes, n_columns)
         Of the same; without it Newton steps start from the weights that the blocks combine to.
+    opening : Opening
+        After the first round of a former solution with these rows and tol, lam and theta, whatever its mu: without an
+        upper side that round does not depend on it, and is left out.
     rng : numpy.random.Generator
         For the order of the rows.
     report : callable
@@ -124,17 +137,17 @@ def solve(
     concave = outer == "concave"
     ways = _Ways(rows, losses, method, np.random.default_rng(0) if rng is None else rng)
     W = np.zeros((n_columns(rows), -(-k // 4) * 4))
-    blocks, upper = empty_blocks(m, min(k - 1, _ROOM)), None
-    if start is not None:
-        blocks = _prepare(rows, losses, start, W, concave)
-        if coef is not None and ways.newton:
-            W[:, :k] = coef.T
-        upper, _ = _upper_side(rows, losses, blocks, W, concave)
+    blocks, upper = _begin(rows, losses, start, coef if ways.newton else None, W, concave)
     best, history, status, inner = None, [], "iteration limit", max(tol, _ROUGH)
     while True:
         bound = history[-1] if history and concave else np.inf
-        limit = min(max_iter, _FIRST_STEPS) if concave and upper is None and ways.newton else max_iter
-        blocks, value, true, gap = ways.run(copy(blocks), upper, W, bound, inner if concave else tol, limit)
+        if opening is not None and start is None and not history:
+            blocks, value, true, gap = ways.take(opening, W)
+        else:
+            limit = min(max_iter, _FIRST_STEPS) if concave and upper is None and ways.newton else max_iter
+            blocks, value, true, gap = ways.run(copy(blocks), upper, W, bound, inner if concave else tol, limit)
+        if not history and start is None:
+            opening = Opening(blocks, W.copy(), gap, ways.newton is not None)
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             lower = (1.0 - gap) * value  # no weights give this round less, and the last ones give it ``bound``
             best = best._replace(gap=min(best.gap, (bound - lower) / bound))
@@ -142,7 +155,7 @@ def solve(
             break
         history.append(true)
         if best is None or true <= best.objective:
-            best = Rounds(W[:, :k].T.copy(), blocks, true, gap, 0, "", np.array(history))
+            best = Rounds(W[:, :k].T.copy(), blocks, true, gap, 0, "", np.array(history), opening)
         if report is not None and report(len(history), W[:, :k].T, true, gap):
             status = "stopped"
             break
@@ -164,14 +177,19 @@ def solve(
     return best._replace(n_iter=ways.n_iter, status=status, history=np.array(history))
 
 
-def _prepare(rows, losses, start, W, concave):
-    """Return the blocks to start from, W filled with their weights; β of another rule is forgotten."""
+def _begin(rows, losses, start, coef, W, concave):
+    """Return the blocks to start from and their upper side; fill W. The β of another rule is forgotten."""
+    if start is None:
+        return empty_blocks(len(losses.codes), min(losses.n_classes - 1, _ROOM)), None
     blocks = copy(start)
     if concave != (blocks.rival[0] >= 0):
         blocks.beta[:] = 0.0
         blocks.rival[:] = -1
-    add_entries(rows, *coefficients(losses.codes, blocks), W)
-    return blocks
+    if coef is None:
+        add_entries(rows, *coefficients(losses.codes, blocks), W)
+    else:
+        W[:, : losses.n_classes] = coef.T
+    return blocks, _upper_side(rows, losses, blocks, W, concave)[0]
 
 
 def _upper_side(rows, losses, blocks, W, concave):
@@ -201,6 +219,14 @@ class _Ways:
         self.patience = _PATIENCE if method == "auto" and is_possible(rows, losses.n_classes) else np.inf
         few = method == "auto" and is_favourable(rows, losses.n_classes)
         self.newton = ProximalNewton(rows, losses) if method == "newton" or few else None
+
+    def take(self, opening, W):
+        """Go on from where another solution's first round ended; return what :meth:`run` would."""
+        if opening.newton and self.newton is None:
+            self.newton = ProximalNewton(self.rows, self.losses)
+        W[:] = opening.weights
+        value, true, _ = _certificate(self.rows, self.losses, opening.blocks, W)
+        return opening.blocks, value, true, opening.gap
 
     def run(self, blocks, upper, W, bound, tol, max_iter):
         """Solve the round with this upper side (None: the blocks have theirs), from blocks and W, changing both.

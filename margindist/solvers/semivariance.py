@@ -138,6 +138,224 @@ def solve(rows, signs, weights, *, alpha, beta, metric=1.0, tol=1e-6, max_iter=1
     return Rounds(w, np.array(history), history[-1], step, np.nan, k, status)
 
 
+def solve_grid(X, signs, weights, pairs, *, metric=1.0, tol=1e-6, max_iter=100):
+    """Run the rounds for many pairs (alpha, beta): the same rounds as :func:`solve`, all in one compiled loop.
+
+    What does not depend on the pair is made once: the start, its margins and the Gram matrix of its active rows.
+
+    Parameters
+    ----------
+    X : ndarray of shape (n_rows, n_columns)
+        Training rows, float64, the constant column included.
+    signs, weights : ndarray of shape (n_rows,)
+        -1 or +1, and positive weights.
+    pairs : list of (alpha, beta)
+        Positive.
+    metric, tol, max_iter
+        As for :func:`solve`.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs, n_columns)
+        Coefficients, of length one.
+    """
+    total = weights.sum()
+    pull = X.T @ (weights * signs)
+    w, z, theta = _upright(DenseRows(X, 0.0), signs, weights, _normalise(pull))
+    active = z < theta
+    part = X[active]
+    scaled = weights[active, None] * part
+    start = _Start(w, z, theta, active, scaled.T @ part, scaled.T @ signs[active])
+    coefs, metric = np.empty((len(pairs), len(pull))), metric * np.ones(len(pull))
+    if len(pull) > np.count_nonzero(active):  # the system is smaller with one variable an active row
+        features = X * signs[:, None]
+        raised, image = features @ (features / metric).T, features @ pull
+        for k, (alpha, beta) in enumerate(pairs):
+            coefs[k] = _all_rounds_by_rows(
+                features,
+                raised,
+                weights,
+                metric,
+                start,
+                pull,
+                image,
+                0.5 / (alpha * total),
+                total * beta,
+                tol,
+                max_iter,
+            )
+        return coefs
+    for k, (alpha, beta) in enumerate(pairs):
+        push, prox = pull / (2.0 * alpha * total), total * beta * metric
+        coefs[k] = _all_rounds(X, signs, weights, start, push, prox, tol, max_iter)
+    return coefs
+
+
+class _Start(NamedTuple):
+    """Coefficients, margins and mean margin of the start; its active rows, their Gram matrix and pull."""
+
+    w: np.ndarray
+    z: np.ndarray
+    theta: float
+    active: np.ndarray
+    gram: np.ndarray
+    target: np.ndarray
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _all_rounds(X, signs, weights, start, push, prox, tol, max_iter):
+    """Return the coefficients where the rounds end."""
+    d = len(push)
+    w, z, theta, active = start.w.copy(), start.z.copy(), start.theta, start.active.copy()
+    gram, target = start.gram.copy(), start.target.copy()
+    factor, v = _factor(gram, prox), np.empty(d)
+    anchor, anchor_round = w.copy(), 0
+    for k in range(1, max_iter + 1):
+        if k > 1 and _activate(X, signs, weights, z, theta, active, gram, target):
+            factor = _factor(gram, prox)
+        for j in range(d):
+            v[j] = prox[j] * w[j] + theta * target[j]
+        _solve_factored(factor, v)
+        v += push
+        length = np.sqrt(np.sum(v * v))
+        if length > 0.0:
+            v /= length
+        theta = _all_margins(X, signs, weights, v, z)
+        if theta < 0.0:
+            v *= -1.0
+            z *= -1.0
+            theta = -theta
+        step, away = np.sqrt(np.sum((v - w) ** 2)), np.sqrt(np.sum((v - anchor) ** 2))
+        w[:] = v
+        if step <= tol and np.array_equal(z < theta, active):
+            break
+        if step > tol and away <= 1e-2 * tol:  # a cycle
+            break
+        if k >= 2 * anchor_round:
+            anchor[:], anchor_round = w, k
+    return w
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, alpha, beta, tol, max_iter):
+    """Run the same rounds with one variable an active row; Z are the signed rows, ``raised`` is ZN⁻¹Z'.
+
+    By Woodbury's formula w' = w + N⁻¹Z_A'a with (βS_A⁻¹ + Z_A N⁻¹Z_A') a = θ − z_A, and the margins move with
+    ``raised``: a system of the size of A, and no product with all of Z. Here ``alpha`` is 1/(2αn) and ``beta`` is nβ.
+    """
+    w, z, theta, active = start.w.copy(), start.z.copy(), start.theta, start.active.copy()
+    which = np.flatnonzero(active)
+    factor = _row_factor(raised, weights, which, beta)
+    v, a = np.empty(len(w)), np.empty(len(z))
+    anchor, anchor_round = w.copy(), 0
+    for k in range(1, max_iter + 1):
+        if k > 1 and not np.array_equal(z < theta, active):
+            active = z < theta
+            which = np.flatnonzero(active)
+            factor = _row_factor(raised, weights, which, beta)
+        n = len(which)
+        for i in range(n):
+            a[i] = theta - z[which[i]]
+        _solve_factored(factor, a[:n])
+        v[:] = 0.0
+        for i in range(n):
+            row, line, scale = Z[which[i]], raised[which[i]], a[i]
+            for j in range(len(v)):
+                v[j] += scale * row[j]
+            for j in range(len(z)):
+                z[j] += scale * line[j]
+        length = 0.0
+        for j in range(len(v)):
+            v[j] = w[j] + v[j] / metric[j] + alpha * pull[j]
+            length += v[j] * v[j]
+        scale, theta, total = 1.0 / np.sqrt(length) if length > 0.0 else 1.0, 0.0, 0.0
+        for i in range(len(z)):
+            z[i] = scale * (z[i] + alpha * image[i])
+            theta += weights[i] * z[i]
+            total += weights[i]
+        theta /= total
+        if theta < 0.0:
+            scale, theta = -scale, -theta
+            z *= -1.0
+        v *= scale
+        step, away = np.sqrt(np.sum((v - w) ** 2)), np.sqrt(np.sum((v - anchor) ** 2))
+        w[:] = v
+        if step <= tol and np.array_equal(z < theta, active):
+            break
+        if step > tol and away <= 1e-2 * tol:  # a cycle
+            break
+        if k >= 2 * anchor_round:
+            anchor[:], anchor_round = w, k
+    return w
+
+
+@njit(cache=True, nogil=True)
+def _row_factor(raised, weights, which, beta):
+    n = len(which)
+    matrix = np.empty((n, n))
+    for i in range(n):
+        row = raised[which[i]]
+        for j in range(n):
+            matrix[i, j] = row[which[j]]
+        matrix[i, i] += beta / weights[which[i]]
+    return np.linalg.cholesky(matrix)
+
+
+@njit(cache=True, nogil=True)
+def _factor(gram, prox):
+    matrix = gram.copy()
+    for j in range(len(prox)):
+        matrix[j, j] += prox[j]
+    return np.linalg.cholesky(matrix)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _solve_factored(factor, v):
+    """Solve with a lower Cholesky factor, in place."""
+    for i in range(len(v)):
+        row, total = factor[i], v[i]
+        for j in range(i):
+            total -= row[j] * v[j]
+        v[i] = total / row[i]
+    for i in range(len(v) - 1, -1, -1):
+        row = factor[i]
+        v[i] /= row[i]
+        for j in range(i):
+            v[j] -= row[j] * v[i]
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _all_margins(X, signs, weights, w, z):
+    """Fill ``z`` with the margins; return their mean."""
+    mean, total = 0.0, 0.0
+    for i in range(len(z)):
+        row, value = X[i], 0.0
+        for j in range(len(w)):
+            value += row[j] * w[j]
+        z[i] = signs[i] * value
+        mean += weights[i] * z[i]
+        total += weights[i]
+    return mean / total
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _activate(X, signs, weights, z, theta, active, gram, target):
+    """Let rows enter and leave the active set; tell whether any did."""
+    changed = False
+    for i in range(len(z)):
+        inside = z[i] < theta
+        if inside == active[i]:
+            continue
+        active[i], changed = inside, True
+        row, scale = X[i], weights[i] if inside else -weights[i]
+        for j in range(len(target)):
+            step, line = scale * row[j], gram[j]
+            target[j] += step * signs[i]
+            for l in range(j + 1):
+                line[l] += step * row[l]
+    return changed
+
+
 def _normalise(w):
     length = np.linalg.norm(w)
     return w / length if length > 0.0 else w

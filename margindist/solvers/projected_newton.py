@@ -1,0 +1,298 @@
+r"""Many box-constrained quadratic problems that differ little: Newton steps on faces, each from the last solution.
+
+The dual of a kernel machine on a grid of its parameters (:class:`~margindist.objectives.LDM`; G the Gram matrix, Y the
+signs, p the shares of the weights s, U = C s) is, as in :mod:`margindist.solvers.block_descent`,
+
+    min_{0 ≤ β ≤ U}  ½ v'Av − Σ β_i,    v = λ2 p + β,    z = Av,    A = YHY,    H = (G⁻¹ + 4λ1 Y(diag(p) − pp')Y)⁻¹.
+
+**What a grid shares.** With D = diag(p), GD^½ = D^{-½}VΛV' and c = 4λ1,
+
+    H = M + c Mp̃p̃'M / (1 − c p̃'Mp̃),    M = D^{-½} V diag(Λ / (1 + cΛ)) V'D^{-½},    p̃ = Yp:
+
+one eigendecomposition serves every λ1, every class against the rest, every C and every λ2; a matrix A every C and λ2.
+
+**One problem.** Along λ2 the solution is piecewise linear, and along C nearly: where no multiplier changes between
+bound and interior, one Newton step on the *face* of the interior ones ends at the solution, with the Cholesky factor
+of the problem before if A and the face are those of before. Where a step leaves the box, the better of two feasible
+points towards it is taken (Moré and Toraldo 1991); then exact steps in the single multipliers that violate the
+optimality conditions let them enter or leave the face. Every step decreases the objective. The relative duality gap
+ends it, as everywhere.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from scipy.linalg import eigh
+
+from margindist.solvers import interior_point
+from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Solution
+
+__all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
+
+_RIDGE = 1e-11  # relative, so that equal rows on a face can be factorised
+_DEPENDENT = 1e-14  # eigenvalues below this share of the largest are rounding
+_SWEEPS = 4  # sweeps over the violators after a Newton step that left the box
+_ROUNDS = 40  # after so many an interior point is sought
+_AT_BOUND = 1e-4  # share of the box from which on its multipliers count as being at their bound
+
+
+class Spectrum(NamedTuple):
+    """Features of the training rows that are orthogonal in the metric of their shares: G = BΛB', B'DB = I."""
+
+    values: np.ndarray  # Λ
+    basis: np.ndarray  # B = D^{-½} V
+
+    def scaled(self, c):
+        """Return M for c = 4λ1."""
+        part = self.basis * np.sqrt(self.values / (1.0 + c * self.values))
+        return part @ part.T
+
+
+def spectrum_of_gram(G, weights):
+    """Return the spectrum of a Gram matrix."""
+    root = np.sqrt(weights / weights.sum())
+    values, vectors = eigh(root[:, None] * G * root, overwrite_a=True, check_finite=False, driver="evd")
+    kept = values > _DEPENDENT * max(values[-1], np.finfo(float).tiny)
+    return Spectrum(values[kept], vectors[:, kept] / root[:, None])
+
+
+def spectrum_of_rows(X, weights):
+    """Return the spectrum of the inner products of rows with fewer columns than there are rows."""
+    share = weights / weights.sum()
+    values, vectors = eigh(X.T @ (share[:, None] * X), overwrite_a=True, check_finite=False)
+    kept = values > _DEPENDENT * max(values[-1], np.finfo(float).tiny)
+    return Spectrum(values[kept], X @ (vectors[:, kept] / np.sqrt(values[kept])))
+
+
+def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_iter=1000):
+    """Solve all problems of a grid, for all label vectors.
+
+    Parameters
+    ----------
+    objectives : list of LDM
+        With finite ``C``, in any order.
+    spectrum : Spectrum
+        Of the Gram matrix and the weights.
+    sign_vectors : list of ndarray of shape (n_rows,)
+        Labels, -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    tol : float
+        Relative duality gap to reach.
+    max_iter : int
+        Rounds of a Newton step and sweeps for one problem.
+
+    Returns
+    -------
+    list of list of Solution
+        For each objective one a label vector.
+    """
+    share = weights / weights.sum()
+    answers = [[None] * len(sign_vectors) for _ in objectives]
+    starts = [{} for _ in sign_vectors]  # multipliers found last, by C
+    for lambda1 in sorted({objective.lambda1 for objective in objectives}):
+        c, M = 4.0 * lambda1, spectrum.scaled(4.0 * lambda1)
+        members = [k for k, objective in enumerate(objectives) if objective.lambda1 == lambda1]
+        members.sort(key=lambda k: (objectives[k].C, objectives[k].lambda2))
+        for t, signs in enumerate(sign_vectors):
+            A, u = M * np.outer(signs, signs), signs * (M @ (signs * share))
+            A += (c / (1.0 - c * (share @ u))) * np.outer(u, u)
+            problem = _Problem(A, spectrum, signs, weights, starts[t], tol, max_iter)
+            for k, solution in zip(members, _along([objectives[k] for k in members], problem), strict=True):
+                answers[k][t] = solution
+    return answers
+
+
+class _Problem(NamedTuple):
+    """What the problems of one matrix share."""
+
+    A: np.ndarray
+    spectrum: Spectrum
+    signs: np.ndarray
+    weights: np.ndarray
+    found: dict  # multipliers found last, by C
+    tol: float
+    max_iter: int
+
+
+def _along(objectives, problem):
+    """Yield the solutions for one matrix, each from the last one with this C, or with another."""
+    A, weights, found = problem.A, problem.weights, problem.found
+    share = weights / weights.sum()
+    image = A @ share
+    face, factor = np.empty(0, dtype=np.int64), np.empty((0, 0))
+    last = None
+    for objective in objectives:
+        upper = objective.C * weights
+        beta = found.get(objective.C)
+        if beta is None:
+            beta = np.zeros(len(A)) if last is None else np.where(found[last] >= last * weights, upper, found[last])
+            beta = np.minimum(beta, upper)
+        rounds = 0
+        for limit, leap in ((_ROUNDS, False), (problem.max_iter, True)):
+            if leap:
+                beta = _leap(objective, problem)
+            z = A @ beta + objective.lambda2 * image
+            n_iter, value, gap, face, factor = _minimise(
+                A, share, upper, objective.lambda1, objective.lambda2, beta, z, face, factor, problem.tol, limit
+            )
+            rounds += n_iter
+            if gap <= problem.tol:
+                break
+        found[objective.C], last = beta, objective.C
+        coef = problem.signs * objective.dual_coef(beta, z, weights)
+        yield Solution(coef, beta.copy(), value, gap, rounds, "optimal" if gap <= problem.tol else "iteration limit")
+
+
+def _leap(objective, problem):
+    """Return multipliers by the interior point method, those near a bound put there."""
+    spectrum, upper = problem.spectrum, objective.C * problem.weights
+    rows = as_rows(spectrum.basis * np.sqrt(spectrum.values))
+    solution = interior_point.solve(objective, rows, problem.signs, problem.weights, tol=min(1e-6, problem.tol))
+    beta = np.where(solution.dual <= _AT_BOUND * upper, 0.0, solution.dual)
+    return np.where(beta >= (1.0 - _AT_BOUND) * upper, upper, beta)
+
+
+@njit(cache=True, nogil=True)
+def _minimise(A, share, upper, lambda1, lambda2, beta, z, face, factor, tol, max_iter):
+    """Descend until the relative gap is below ``tol``; change ``beta`` and ``z``, return the last face too."""
+    value, gap = _value_and_gap(share, upper, lambda1, lambda2, beta, z)
+    n_iter, wide = 0, True
+    while gap > tol and n_iter < max_iter:
+        n_iter += 1
+        new = _face(upper, beta, z, wide)
+        if len(new) != len(face) or not np.array_equal(new, face):
+            face, factor = new, _factorise(A, new)
+        if _newton_step(A, upper, beta, z, face, factor):
+            wide = True
+        else:
+            wide = not wide
+            for _ in range(_SWEEPS):
+                _sweep(A, upper, beta, z, 0.0)
+        value, gap = _value_and_gap(share, upper, lambda1, lambda2, beta, z)
+    return n_iter, value, gap, face, factor
+
+
+@njit(cache=True, nogil=True)
+def _face(upper, beta, z, wide):
+    """Return the multipliers that may move: those inside their box and, if wide, those at a bound and drawn inwards."""
+    face, n = np.empty(len(z), dtype=np.int64), 0
+    for i in range(len(z)):
+        if (beta[i] > 0.0 or (wide and z[i] < 1.0)) and (beta[i] < upper[i] or (wide and z[i] > 1.0)):
+            face[n] = i
+            n += 1
+    return face[:n].copy()
+
+
+@njit(cache=True, nogil=True)
+def _value_and_gap(share, upper, lambda1, lambda2, beta, z):
+    """Return the objective at the point that the multipliers make, and the relative gap to their dual value."""
+    mean = 0.0
+    for i in range(len(z)):
+        mean += share[i] * z[i]
+    variance, square, loss, pairing = 0.0, 0.0, 0.0, 0.0
+    for i in range(len(z)):
+        off, short = z[i] - mean, 1.0 - z[i]
+        variance += share[i] * off * off
+        square += (beta[i] + share[i] * (lambda2 - 4.0 * lambda1 * off)) * z[i]
+        loss += upper[i] * max(0.0, short)
+        pairing += beta[i] * short
+    value = 0.5 * square + 2.0 * lambda1 * variance - lambda2 * mean + loss
+    return value, max(0.0, loss - pairing) / max(abs(value), 1e-300)
+
+
+@njit(cache=True, nogil=True)
+def _factorise(A, face):
+    """Return the Cholesky factor of the face's part of A."""
+    n = len(face)
+    part = np.empty((n, n))
+    for i in range(n):
+        row = A[face[i]]
+        for j in range(n):
+            part[i, j] = row[face[j]]
+        part[i, i] += _RIDGE * max(row[face[i]], 1e-300)
+    return np.linalg.cholesky(part)
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _newton_step(A, upper, beta, z, face, factor):
+    """Step towards the minimum on the face, projected onto the box; return which part of the way was taken."""
+    n = len(face)
+    d, change, image = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        total, row = 1.0 - z[face[i]], factor[i]
+        for j in range(i):
+            total -= row[j] * d[j]
+        d[i] = total / row[i]
+    for i in range(n - 1, -1, -1):
+        d[i] /= factor[i, i]
+        row = factor[i]
+        for j in range(i):
+            d[j] -= row[j] * d[i]
+    length, straight = 1.0, 0.0
+    for i in range(n):
+        k = face[i]
+        straight += (z[k] - 1.0) * d[i]
+        if d[i] < 0.0:
+            length = min(length, -beta[k] / d[i])
+        elif d[i] > 0.0:
+            length = min(length, (upper[k] - beta[k]) / d[i])
+    inside = length >= 1.0
+    if not inside:
+        best, t = (length - 0.5 * length * length) * straight, 1.0
+        for _ in range(4):
+            fall = _projected_fall(upper, beta, z, face, factor, d, t, change, image)
+            if fall < best:
+                best, length = fall, t
+            t *= 0.3
+    for i in range(n):
+        k = face[i]
+        target = beta[k] + length * d[i]
+        if target <= 1e-12 * upper[k]:
+            target = 0.0
+        elif target >= (1.0 - 1e-12) * upper[k]:
+            target = upper[k]
+        row, step = A[k], target - beta[k]
+        beta[k] = target
+        if step != 0.0:
+            for j in range(len(z)):
+                z[j] += step * row[j]
+    return inside
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _projected_fall(upper, beta, z, face, factor, d, t, change, image):
+    """Return by how much the objective changes when a step is clipped to the box."""
+    slope, bend = 0.0, 0.0
+    for i in range(len(face)):
+        k = face[i]
+        change[i] = min(max(beta[k] + t * d[i], 0.0), upper[k]) - beta[k]
+        slope += (z[k] - 1.0) * change[i]
+        image[i] = 0.0
+    for i in range(len(face)):
+        row = factor[i]
+        for j in range(i + 1):
+            image[j] += row[j] * change[i]
+    for i in range(len(face)):
+        bend += image[i] * image[i]
+    return slope + 0.5 * bend
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _sweep(A, upper, beta, z, bar):
+    """Step exactly in every multiplier whose violation exceeds the bar; return the largest violation met."""
+    worst = 0.0
+    for i in range(len(z)):
+        slope = z[i] - 1.0
+        if abs(slope) <= bar or (slope > 0.0 and beta[i] <= 0.0) or (slope < 0.0 and beta[i] >= upper[i]):
+            continue
+        worst = max(worst, abs(slope))
+        row = A[i]
+        new = min(max(beta[i] - slope / max(row[i], 1e-300), 0.0), upper[i])
+        change = new - beta[i]
+        beta[i] = new
+        for j in range(len(z)):
+            z[j] += change * row[j]
+    return worst

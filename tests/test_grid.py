@@ -1,0 +1,204 @@
+"""The CV estimators choose what GridSearchCV chooses, with the same scores."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import sklearn
+from sklearn.base import clone
+from sklearn.datasets import make_classification
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import make_scorer
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
+from sklearn.preprocessing import minmax_scale
+
+from margindist import (
+    LDMClassifier,
+    LDMClassifierCV,
+    LSSVMClassifier,
+    LSSVMClassifierCV,
+    MSVMAvClassifier,
+    MSVMAvClassifierCV,
+    ODMClassifier,
+    ODMClassifierCV,
+)
+
+# A search, the classifier (solved so exactly that scores do not depend on the solver), and the grid they share.
+SEARCHES = {
+    "ldm": (
+        LDMClassifierCV(Cs=[1, 50], lambda1s=[0.0, 0.25, 40.0], lambda2s=[0.0, 20.0]),
+        LDMClassifier(tol=1e-10),
+        {"C": [1, 50], "lambda1": [0.0, 0.25, 40.0], "lambda2": [0.0, 20.0]},
+    ),
+    "odm": (
+        ODMClassifierCV(lams=[1, 64, 2**14], mus=[0.2, 0.8], thetas=[0.0, 0.4]),
+        ODMClassifier(tol=1e-7),
+        {"lam": [1, 64, 2**14], "mu": [0.2, 0.8], "theta": [0.0, 0.4]},
+    ),
+    "lssvm": (LSSVMClassifierCV(Cs=[0.01, 1, 100]), LSSVMClassifier(), {"C": [0.01, 1, 100]}),
+    "msvmav": (
+        MSVMAvClassifierCV(alphas=[0.1, 64], betas=[0.001, 0.1, 10]),
+        MSVMAvClassifier(),
+        {"alpha": [0.1, 64], "beta": [0.001, 0.1, 10]},
+    ),
+}
+every_search = pytest.mark.parametrize("name", SEARCHES)
+
+
+def problem(n_classes, n=90, seed=0):
+    X, y = make_classification(
+        n, 8, n_informative=4, n_classes=n_classes, flip_y=0.15, class_sep=0.8, random_state=seed
+    )  # fmt: skip
+    return minmax_scale(X), np.array(["a", "b", "c"])[y]
+
+
+def compare(name, X, y, weights=None, grid=None, **parameters):
+    """Fit both searches, assert that they agree, and return ours."""
+    search, classifier, points = SEARCHES[name]
+    own = {k: v for k, v in parameters.items() if k in classifier.get_params()}
+    shared = {k: v for k, v in parameters.items() if k in ("cv", "scoring")}
+    ours = clone(search).set_params(tol=classifier.tol, **parameters)
+    peer = GridSearchCV(clone(classifier).set_params(**own), points | (grid or {}), **shared)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        ours.fit(X, y, weights)
+        peer.fit(X, y) if weights is None else peer.fit(X, y, sample_weight=weights)
+    assert ours.cv_results_["params"] == peer.cv_results_["params"]
+    for key in (k for k in peer.cv_results_ if k.endswith("test_score")):
+        np.testing.assert_allclose(ours.cv_results_[key], peer.cv_results_[key], rtol=0, atol=1e-12)
+    assert ours.best_params_ == peer.best_params_
+    assert ours.best_index_ == peer.best_index_
+    assert ours.best_score_ == pytest.approx(peer.best_score_, abs=1e-12)
+    np.testing.assert_array_equal(ours.predict(X), peer.predict(X))
+    return ours
+
+
+@every_search
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_linear(name, n_classes):
+    X, y = problem(n_classes, n=75)
+    form = np.asarray if n_classes == 2 else sp.csr_array
+    ours = compare(name, form(np.where(X < 0.3, 0.0, X)), y)
+    assert ours.coef_.shape == (1 if n_classes == 2 else 3, 8)
+    assert (ours.coef_ == ours.best_estimator_.coef_).all()
+
+
+@every_search
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_rbf(name, n_classes):
+    X, y = problem(n_classes, n=60)
+    gammas = ["scale", 0.1, 5.0] if n_classes == 2 else ["scale"]
+    ours = compare(name, X, y, grid={"gamma": gammas}, kernel="rbf", gammas=gammas)
+    assert ours.gamma_ in gammas
+    assert ours.dual_coef_.shape[1] == len(ours.support_)
+
+
+@every_search
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_weights_count_in_training_and_scores(name, kernel):
+    X, y = problem(2)
+    weights = np.random.default_rng(0).integers(0, 3, len(y)).astype(float)
+    search, classifier, points = SEARCHES[name]
+    folds = list(StratifiedKFold(4).split(X, y))
+    ours = clone(search).set_params(kernel=kernel, cv=folds, tol=classifier.tol).fit(X, y, weights)
+    repeated = np.repeat(np.arange(len(y)), weights.astype(int))
+    of_row = np.empty(len(y), dtype=int)
+    for number, (_, test) in enumerate(folds):
+        of_row[test] = number
+    splits = [(np.flatnonzero(of_row[repeated] != k), np.flatnonzero(of_row[repeated] == k)) for k in range(4)]
+    gamma = {} if kernel == "linear" else {"gamma": ["scale"]}
+    peer = GridSearchCV(clone(classifier).set_params(kernel=kernel), points | gamma, cv=splits)
+    peer.fit(X[repeated], y[repeated])
+    np.testing.assert_allclose(ours.cv_results_["mean_test_score"], peer.cv_results_["mean_test_score"], atol=1e-12)
+    assert ours.best_params_ == peer.best_params_
+
+
+@every_search
+def test_scores_by_weights_are_those_of_routed_metadata(name):
+    X, y = problem(3)
+    weights = np.random.default_rng(1).uniform(0.5, 2.0, len(y))
+    search, classifier, points = SEARCHES[name]
+    ours = clone(search).set_params(tol=classifier.tol, scoring="balanced_accuracy").fit(X, y, weights)
+    with sklearn.config_context(enable_metadata_routing=True):
+        scorer = sklearn.metrics.get_scorer("balanced_accuracy").set_score_request(sample_weight=True)
+        peer = GridSearchCV(clone(classifier).set_fit_request(sample_weight=True), points, scoring=scorer)
+        peer.fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(ours.cv_results_["mean_test_score"], peer.cv_results_["mean_test_score"], atol=1e-12)
+
+
+SHUFFLED = StratifiedKFold(3, shuffle=True, random_state=0)
+
+
+@every_search
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"scoring": "roc_auc", "cv": 3},
+        {"scoring": make_scorer(lambda y, p: np.mean(y == p) ** 2), "cv": SHUFFLED},
+        {"fit_intercept": False, "class_weight": "balanced"},
+        {"kernel": "poly", "coef0": 1.0, "degree": 2, "class_weight": {"a": 3.0}},
+    ],
+    ids=["roc_auc", "own scorer", "balanced", "poly"],
+)  # fmt: skip
+def test_other_parameters(name, parameters):
+    grid = {"gamma": ["scale"]} if parameters.get("kernel") == "poly" else None
+    compare(name, *problem(2), grid=grid, **parameters)
+
+
+@every_search
+def test_precomputed_and_callable_kernels(name):
+    X, y = problem(2, n=60)
+    expected = compare(name, X, y, kernel="rbf", gammas=[0.5], grid={"gamma": [0.5]})
+    K = rbf_kernel(X, gamma=0.5)
+    for kernel, given in (("precomputed", K), (lambda A, B: rbf_kernel(A, B, gamma=0.5), X)):
+        found = clone(SEARCHES[name][0]).set_params(kernel=kernel, tol=1e-8).fit(given, y)
+        np.testing.assert_allclose(
+            found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], atol=1e-12
+        )
+        np.testing.assert_allclose(found.decision_function(given), expected.decision_function(X), atol=1e-3)
+
+
+def test_fewer_rows_than_columns():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((40, 70)), np.repeat([0, 1], 20)
+    X[:20, 0] += 1.5
+    for name in SEARCHES:
+        compare(name, X, y)
+
+
+def test_points_that_share_nothing_are_fitted_one_by_one():
+    X, y = problem(2)
+    X[:, 0] = y == "a"  # separable, so that a hard margin exists
+    grid = {"C": [1.0, np.inf], "lambda1": [0.25], "lambda2": [0.0]}
+    ours = LDMClassifierCV(Cs=[1.0, np.inf], lambda1s=[0.25], lambda2s=[0.0], tol=1e-8).fit(X, y)
+    peer = GridSearchCV(LDMClassifier(tol=1e-8), grid).fit(X, y)
+    np.testing.assert_allclose(ours.cv_results_["mean_test_score"], peer.cv_results_["mean_test_score"])
+
+
+def test_groups_and_threads():
+    X, y = problem(2)
+    groups = np.arange(len(y)) % 9
+    one, two = (
+        LSSVMClassifierCV(cv=GroupKFold(3), kernel="rbf", gammas=[0.1, 1.0], n_jobs=n).fit(X, y, groups=groups)
+        for n in (1, 2)
+    )
+    np.testing.assert_array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+    assert one.n_splits_ == 3
+
+
+def test_a_scorer_cannot_ask_for_other_samples():
+    X, y = problem(2)
+    search = LSSVMClassifierCV(scoring=lambda model, rows, labels: model.predict(X).shape[0])
+    with pytest.raises(ValueError, match="only for the scores of the samples"):
+        search.fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{"Cs": []}, {"Cs": 1.0}, {"Cs": "10"}, {"lambda1s": [-1]}, {"gammas": ["wide"]}, {"cv": 1}], ids=str
+)
+def test_grids_are_checked(parameters):
+    (name,) = parameters
+    with pytest.raises(ValueError, match=f"LDMClassifierCV: {name} must be"):
+        LDMClassifierCV(**parameters).fit(*problem(2))
