@@ -197,6 +197,14 @@ class Store:
             ).fetchall()
         return [_result(row) for row in rows]
 
+    def result(self, cell: Cell) -> Result | None:
+        """Return the result of one cell, or None."""
+        with self._lock:
+            row = self._connection.execute(
+                f"SELECT experiment, dataset, method, split, {', '.join(_COLUMNS)} FROM results WHERE {_KEY}", cell
+            ).fetchone()
+        return None if row is None else _result(row)
+
     def pending(self, cells: Iterable[Cell], *, retry: bool = False) -> list[Cell]:
         """Return the cells that have no result; skipped ones count as such, failed ones only with `retry`."""
         kept = "('done')" if retry else "('done', 'failed')"
