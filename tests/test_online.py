@@ -307,7 +307,7 @@ def test_almas_bound_follows_from_its_progress(alpha, p, margin):
 def test_pumma_does_not_notice_a_translation(p):
     X, y = separable(6, n_samples=60)
     plain, moved = (PUMMAClassifier(p=p, delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 30.0))
-    assert plain.n_updates_ == moved.n_updates_ > 20
+    assert plain.n_updates_ == moved.n_updates_ > 10
     np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-8)
     romma, far = (ROMMAClassifier(delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 3.0))
     assert far.n_updates_ > 2 * romma.n_updates_
