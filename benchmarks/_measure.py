@@ -23,15 +23,16 @@ def load(name):
 
     y is -1/+1: for more classes the largest against the rest. A suffix changes that: ``:multi`` keeps all classes,
     ``:half`` is the first half of the labels against the second, ``:one`` the first label against the rest,
-    ``:firstN`` the first N rows.
+    ``:firstN`` the first N rows, ``:raw`` leaves the features as they are stored.
     """
     base, _, form = name.partition(":")
     stored = np.load(data_folder() / f"{base}.npz", allow_pickle=False)
     y = stored["y"]
     if "X" in stored:
         X = stored["X"].astype(np.float64, order="C")
-        X -= X.min(axis=0)
-        X /= np.where(X.max(axis=0) > 0, X.max(axis=0), 1)
+        if form != "raw":
+            X -= X.min(axis=0)
+            X /= np.where(X.max(axis=0) > 0, X.max(axis=0), 1)
     else:
         parts = stored["data"].astype(np.float64), stored["indices"], stored["indptr"]
         X = sp.csr_matrix(parts, shape=tuple(stored["shape"]))
@@ -94,9 +95,10 @@ def show(value):
 
 
 def table(title, rows):
-    """Print dictionaries with the same keys as a Markdown table."""
+    """Print dictionaries with the same keys as a Markdown table, each as soon as it is there."""
     print(f"\n## {title}\n", flush=True)
-    print("| " + " | ".join(rows[0]) + " |")
-    print("|" + "---|" * len(rows[0]))
-    for row in rows:
+    for number, row in enumerate(rows):
+        if number == 0:
+            print("| " + " | ".join(row) + " |")
+            print("|" + "---|" * len(row))
         print("| " + " | ".join(show(value) for value in row.values()) + " |", flush=True)

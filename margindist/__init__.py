@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
     from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
     from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
+    from margindist.models import load_model, save_model
+    from margindist.onnx import to_onnx
 
 __all__ = [
     "ALMAClassifier",
@@ -33,6 +35,9 @@ __all__ = [
     "PUMMAClassifier",
     "ROMMAClassifier",
     "SVRClassifier",
+    "load_model",
+    "save_model",
+    "to_onnx",
 ]
 __version__ = "0.1.0"
 
@@ -56,13 +61,16 @@ _HOMES = {
     "PUMMAClassifier": "online",
     "ROMMAClassifier": "online",
     "SVRClassifier": "reductions",
+    "load_model": ".models",
+    "save_model": ".models",
+    "to_onnx": ".onnx",
 }
 
 
 def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module 'margindist' has no attribute {name!r}")
-    return getattr(import_module(f"margindist.estimators.{_HOMES[name]}"), name)
+    return getattr(import_module(f".{_HOMES[name]}", "margindist.estimators"), name)
 
 
 def __dir__():

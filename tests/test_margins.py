@@ -17,6 +17,7 @@ from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.datasets import load_iris, make_classification
 from sklearn.ensemble import IsolationForest, RandomForestClassifier
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import LogisticRegression, RidgeClassifier, SGDClassifier
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV
@@ -25,13 +26,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from margindist import LDMClassifier
+from margindist import LDMClassifier, MSVMAvClassifier, ODMClassifier, PUMMAClassifier
 from margindist.margins import (
     MarginDistributionDisplay,
+    generalization_bound,
+    loo_error_bound,
     margin_statistics,
     margins,
     margins_from_decision,
     method_styles,
+    multiclass_bound,
+    update_bound,
 )
 from margindist.margins.palette import _STYLES, COLOURS, LINES
 
@@ -460,3 +465,84 @@ def test_unknown_names_get_free_styles():
     assert len(set(styles)) == len(names)
     assert not set(styles) & set(_STYLES.values())
     assert method_styles(["mine"]) == method_styles(["LDM", "mine"])[1:]
+
+
+# ---------------------------------------------------------------------- bounds
+
+
+def test_leave_one_out_bound_by_hand():
+    """Two points at ±1: without margin terms w = min(1, 2C), the multipliers sum to w, H has a diagonal of ones."""
+    X, y = [[-1.0], [1.0]], [0, 1]
+    inside = LDMClassifier(C=10.0, lambda1=0.0, lambda2=0.0, fit_intercept=False, tol=1e-9).fit(X, y)
+    assert loo_error_bound(inside, X, y) == pytest.approx(0.5, rel=1e-6)
+    assert loo_error_bound(inside) == pytest.approx(0.5, rel=1e-6)
+    bounded = LDMClassifier(C=0.25, lambda1=0.0, lambda2=0.0, fit_intercept=False, tol=1e-9).fit(X, y)
+    assert loo_error_bound(bounded, X, y) == 1.0
+
+
+def test_leave_one_out_bound_refuses_what_is_not_the_optimum(two_classes):
+    X, y = two_classes
+    with pytest.warns(ConvergenceWarning):
+        unfinished = LDMClassifier(C=1000.0, max_iter=1).fit(X, y)
+    with pytest.raises(ValueError, match="needs the optimum, but the fit ended with a relative duality gap"):
+        loo_error_bound(unfinished)
+    pieces = LDMClassifier(solver="asgd").partial_fit(X, y, classes=["ham", "spam"])
+    with pytest.raises(ValueError, match="partial_fit has no multipliers"):
+        loo_error_bound(pieces)
+    with pytest.raises(ValueError, match="must be the 80 training samples, got 79"):
+        loo_error_bound(LDMClassifier().fit(X, y), X[1:], y[1:])
+    with pytest.warns(UserWarning, match="negative eigenvalues"):
+        indefinite = LDMClassifier(kernel="sigmoid", coef0=-1.0).fit(X, y)
+    with pytest.raises(ValueError, match="needs a positive definite kernel"):
+        loo_error_bound(indefinite, X, y)
+
+
+def test_rademacher_bound_by_hand():
+    """w = 2 on the points ±1 and ±1/4: margins 2, 2, 1/2, 1/2, r = 1, Λ² = 2, k = 2, m = 4."""
+    X, y = np.array([[1.0], [-1.0], [0.25], [-0.25]]), [1, 0, 1, 0]
+    model = ODMClassifier(theta=0.0, fit_intercept=False).fit(X, y)
+    model.coef_, model.intercept_ = np.array([[2.0]]), np.zeros(1)
+    expected = 0.125 + 16.0 * np.sqrt(2.0 * np.pi) + 3.0 * np.sqrt(np.log(40.0) / 8.0)
+    assert multiclass_bound(model, X, y) == pytest.approx(expected)
+    assert generalization_bound(model, X, y) == pytest.approx(expected)
+    gram = ODMClassifier(theta=0.0, fit_intercept=False, kernel="precomputed").fit(X @ X.T, y)
+    gram.support_, gram.dual_coef_, gram.intercept_ = np.array([0]), np.array([[2.0]]), np.zeros(1)
+    assert multiclass_bound(gram, X @ X.T, y) == pytest.approx(expected)
+
+
+def test_rademacher_bound_refuses_what_the_theorem_does_not_cover(two_classes):
+    X, y = two_classes
+    with pytest.raises(TypeError, match="multiclass_bound expects a fitted ODMClassifier, got SVC"):
+        multiclass_bound(SVC(), X, y)
+    with pytest.raises(ValueError, match=r"delta must be in \(0, 1\), got 1"):
+        multiclass_bound(ODMClassifier().fit(X, y), X, y, delta=1)
+    with pytest.raises(NotFittedError):
+        multiclass_bound(ODMClassifier(), X, y)
+    for cls in (ODMClassifier, MSVMAvClassifier):
+        with pytest.warns(UserWarning, match="negative eigenvalues"):
+            indefinite = cls(kernel="sigmoid", coef0=-1.0).fit(X, y)
+        with pytest.raises(ValueError, match="needs a positive definite kernel"):
+            generalization_bound(indefinite, X, y)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"margin": 0.0}, "margin must be a positive number, got 0.0"),
+        ({"radius": np.inf}, "radius must be a positive number, got inf"),
+        ({"radius": "1"}, "radius must be a positive number, got '1'"),
+        ({"delta": 1.5}, r"delta must be in \(0, 1\], got 1.5"),
+        ({"delta": np.nan}, "delta must be a positive number, got nan"),
+        ({"p": 1.5}, "p must be at least 2, got 1.5"),
+        ({"margin": 2.0}, "no classifier has a margin of 2 on rows of length at most 1"),
+    ],
+)
+def test_update_bound_says_what_it_expects(changes, message):
+    with pytest.raises(ValueError, match=message):
+        update_bound(**{"margin": 0.5, "radius": 1.0, "delta": 0.1, **changes})
+
+
+def test_update_bound_by_hand():
+    assert update_bound(margin=1.0, radius=1.0, delta=1.0) == 4.0  # the points ±1: one step is made
+    assert PUMMAClassifier(delta=1.0).fit([[1.0], [-1.0]], [1, 0]).n_updates_ == 1
+    assert update_bound(margin=0.5, radius=1.0, delta=0.5, p=3.0) == 128.0

@@ -17,7 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from margindist import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
 from margindist.datasets import make_threshold
-from margindist.margins import update_bound
+from margindist.margins import first_reaching, update_bound
 from margindist.solvers import online, online_kernel
 from margindist.solvers._rows import as_rows
 from tests.reference import online as reference
@@ -290,6 +290,29 @@ def test_alma_reaches_its_share_within_its_bound(seed, p, alpha):
     assert model.n_updates_ <= 2 * (p - 1) / best**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4
 
 
+@pytest.mark.parametrize("alpha", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("p", [2.0, P_100])
+@pytest.mark.parametrize("margin", [0.05, 0.3, 1.0])
+def test_almas_bound_follows_from_its_progress(alpha, p, margin):
+    growth, progress, n_steps = 8 / alpha - 6, 0.0, 0
+    while progress <= 1.0:
+        n_steps += 1
+        progress = (progress + np.sqrt(2 / ((p - 1) * n_steps)) * margin) / np.sqrt(1 + growth / n_steps)
+    bound = 2 * (p - 1) / margin**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4
+    assert n_steps - 1 <= bound
+    assert np.sqrt(8) / alpha * np.sqrt((p - 1) / (bound + 1)) >= margin
+
+
+@pytest.mark.parametrize("p", [2.0, 3.5])
+def test_pumma_does_not_notice_a_translation(p):
+    X, y = separable(6, n_samples=60)
+    plain, moved = (PUMMAClassifier(p=p, delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 30.0))
+    assert plain.n_updates_ == moved.n_updates_ > 20
+    np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-8)
+    romma, far = (ROMMAClassifier(delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 3.0))
+    assert far.n_updates_ > 2 * romma.n_updates_
+
+
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**6), beta=st.sampled_from([0.2, 1.0]), zeta=st.sampled_from([0.3, 0.6]))
 def test_micra_ends_within_its_bound(seed, beta, zeta):
@@ -435,6 +458,38 @@ def test_norm_stays_right_over_many_steps():
     np.testing.assert_allclose(track.mass, np.abs(coefs).sum(), rtol=1e-6)
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("learner", [PUMMAClassifier(soft_margin=0.5), ROMMAClassifier(soft_margin=0.5)], ids=repr)
+def test_history_is_what_shorter_fits_end_with(learner, kernel):
+    X, y = load_iris(return_X_y=True)
+    model = copy_of(learner, kernel=kernel, delta=0.05, max_iter=100).fit(X, y == 1)
+    history = model.history_
+    assert history["n_iter"][-1] == model.n_iter_ > 30 and history["n_updates"][-1] == model.n_updates_
+    assert (history["margin"][-1], history["share"][-1]) == (model.margin_, model.margin_share_)
+    assert (np.diff(history["seconds"]) >= 0.0).all() and (np.diff(history["n_iter"]) > 0).all()
+    steps = [1, 2, 4, 8, 16] if kernel == "rbf" else [*range(1, 21), 22, 24]
+    np.testing.assert_array_equal(history["n_iter"][: len(steps)], steps)
+    for row in history[[1, 3]]:
+        shorter = fit(copy_of(model, max_iter=int(row["n_iter"])), X, y == 1)
+        assert (shorter.n_updates_, shorter.margin_) == (row["n_updates"], row["margin"])
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_history_of_every_class(kernel):
+    X, y = load_iris(return_X_y=True)
+    model = PUMMAClassifier(kernel=kernel, soft_margin=1.0, max_iter=1000).fit(X, y)
+    assert [history["n_updates"][-1] for history in model.history_] == list(model.n_updates_)
+    assert max(history["n_iter"][-1] for history in model.history_) == model.n_iter_
+    np.testing.assert_array_equal([history["margin"][-1] for history in model.history_], model.margin_)
+
+
+def test_first_reaching():
+    rows = [(1, 10, 0.1, -1.0, -0.5), (2, 15, 0.2, 0.5, 0.4), (3, 17, 0.3, 0.4, 0.3), (4, 20, 0.4, 0.8, 0.7)]
+    found = first_reaching(np.array(rows, online.RECORD), [-2.0, 0.45, 0.5, 0.6, 0.9])
+    np.testing.assert_array_equal(found["n_updates"], [10, 15, 15, 20, np.nan])
+    np.testing.assert_array_equal(found["margin"], [-1.0, 0.5, 0.5, 0.8, np.nan])
+
+
 # ---------------------------------------------------------------------- what comes in
 
 
@@ -491,6 +546,17 @@ def test_small_batches_are_checked_too():
         model.set_params(delta=7).partial_fit(X[:1], y[:1])
     with pytest.raises(ValueError, match="cannot change between calls"):
         model.set_params(delta=0.1, soft_margin=2.0).partial_fit(X[:1], y[:1])
+
+
+def test_labels_may_be_numbers_of_another_kind():
+    X, y = separable(0)
+    model = PUMMAClassifier().partial_fit(X[:5], y[:5], classes=[-1, 1])
+    assert model._quick_batch(X[:1], y[:1].astype(float), None) is not None
+    other = PUMMAClassifier().partial_fit(X[:5], y[:5], classes=[-1, 1])
+    close(model.partial_fit(X, y.astype(float)), other.partial_fit(X, y), X)
+    for label in (0.5, np.nan):
+        with pytest.raises(ValueError, match=r"label|NaN"):
+            model.partial_fit(X[:1], np.array([label]))
 
 
 def test_streams_refuse_what_needs_all_rows():

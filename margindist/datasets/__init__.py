@@ -1,5 +1,27 @@
-"""The papers' data sets and generators."""
+"""Data: reading files, the papers' data sets and generators, encoding."""
 
-from margindist.datasets.generators import make_threshold
+from margindist.datasets.catalogue import Entry, Printed, Status, catalogue, find, load, status
+from margindist.datasets.dataset import DataError, Dataset, content_checksum
+from margindist.datasets.encoding import encoder, encoding_notes
+from margindist.datasets.generators import make_ringnorm, make_threshold, make_twonorm, make_waveform
+from margindist.datasets.readers import read_file
 
-__all__ = ["make_threshold"]
+__all__ = [
+    "DataError",
+    "Dataset",
+    "Entry",
+    "Printed",
+    "Status",
+    "catalogue",
+    "content_checksum",
+    "encoder",
+    "encoding_notes",
+    "find",
+    "load",
+    "make_ringnorm",
+    "make_threshold",
+    "make_twonorm",
+    "make_waveform",
+    "read_file",
+    "status",
+]

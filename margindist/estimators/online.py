@@ -149,7 +149,9 @@ class _OnlineClassifier(MarginClassifier):
         if "feature_names_in_" in self.__dict__ or not (sparse or type(X) is np.ndarray) or type(y) is not np.ndarray:
             return None
         values = X.data if sparse else X
-        plain = values.dtype in (np.float64, np.float32) and y.dtype == self.classes_.dtype and y.dtype.kind != "O"
+        numbers = y.dtype.kind in "iuf" and self.classes_.dtype.kind in "iuf"
+        alike = numbers or (y.dtype == self.classes_.dtype and y.dtype.kind != "O")
+        plain = values.dtype in (np.float64, np.float32) and alike
         shaped = X.ndim == 2 and y.shape == X.shape[:1] and len(y) > 0 and X.shape[1] == self.n_features_in_
         ordered = X.has_canonical_format if sparse else X.flags.c_contiguous
         if not (plain and shaped and ordered and values.size <= _SMALL and np.isfinite(values).all()):
@@ -219,11 +221,18 @@ class _OnlineClassifier(MarginClassifier):
         return self
 
     def _store_runs(self, runs):
-        self.n_iter_ = max(run.n_iter for run in runs)
         self.converged_ = all(run.converged for run in runs)
-        margins, shares = np.array([run.margin for run in runs]), np.array([run.share for run in runs])
-        single = len(runs) == 1
-        self.margin_, self.margin_share_ = (float(margins[0]), float(shares[0])) if single else (margins, shares)
+        histories = [run.history for run in runs]
+        ends = np.array([history[-1] for history in histories])
+        self.n_iter_ = int(ends["n_iter"].max())
+        if len(runs) == 1:
+            self.history_, self.margin_, self.margin_share_ = (
+                histories[0],
+                float(ends["margin"][0]),
+                float(ends["share"][0]),
+            )
+        else:
+            self.history_, self.margin_, self.margin_share_ = histories, ends["margin"], ends["share"]
         if not self.converged_:
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} passes with margins still too small. If "
@@ -322,6 +331,10 @@ class PUMMAClassifier(_OnlineClassifier):
     margin_share_ : float or ndarray of shape (n_classes,)
         Certified part of the best possible margin that ``margin_`` reaches after ``fit``: no classifier
         has a margin above ``‖θ‖ / Σ c_i``.
+    history_ : ndarray of shape (n_records,) or list of n_classes such arrays
+        How ``fit`` went: fields ``n_iter``, ``n_updates``, ``seconds`` (processor time of the passes so far),
+        ``margin`` and ``share`` after the passes 1, 2, 3, ..., from the twentieth on at numbers that grow by a tenth
+        (kernel models: doubling numbers), and after the last.
     n_features_in_ : int
         Number of features.
 
@@ -437,6 +450,10 @@ class ROMMAClassifier(_OnlineClassifier):
     margin_share_ : float or ndarray of shape (n_classes,)
         Certified part of the best possible margin, that of the augmented rows, that ``margin_`` reaches after
         ``fit``: no classifier has a margin above ``‖θ‖ / Σ c_i``.
+    history_ : ndarray of shape (n_records,) or list of n_classes such arrays
+        How ``fit`` went: fields ``n_iter``, ``n_updates``, ``seconds`` (processor time of the passes so far),
+        ``margin`` and ``share`` after the passes 1, 2, 3, ..., from the twentieth on at numbers that grow by a tenth
+        (kernel models: doubling numbers), and after the last.
     n_features_in_ : int
         Number of features.
 
@@ -497,7 +514,12 @@ class ALMAClassifier(_OnlineClassifier):
     ends at no less than :math:`(1 - \alpha)` times the best, :math:`\gamma`. More than two classes are learnt one
     against the rest.
 
-    Constants and bound were written from memory, without the paper at hand; tests confirm the bound on random data.
+    Why: let u, :math:`\|u\|_q = 1`, have the margin :math:`\gamma`. The k-th step raises :math:`\|w\|_q^2 \le 1` to
+    at most :math:`1 + A/k` with :math:`A = 2(1-\alpha)BC + C^2 = 8/\alpha - 6`, so that
+    :math:`s_k = u \cdot \theta_k` obeys
+    :math:`s_{k+1} \ge (s_k + C\gamma/\sqrt{(p-1)k}) / \sqrt{1 + A/k}` and, never above 1, ends the steps; the
+    threshold is then still at least :math:`(1-\alpha)\gamma`. Public implementations for p = 2 (LIBOL's SOL, river)
+    have the same schedules and C, but :math:`B = 1/\alpha`, for which this does not follow.
 
     Parameters
     ----------
@@ -551,6 +573,10 @@ class ALMAClassifier(_OnlineClassifier):
     margin_share_ : float or ndarray of shape (n_classes,)
         Certified part of the best possible margin, that of the augmented rows as they are, that ``margin_`` reaches
         after ``fit``: no classifier has a margin above ``‖θ‖ / Σ c_i``.
+    history_ : ndarray of shape (n_records,) or list of n_classes such arrays
+        How ``fit`` went: fields ``n_iter``, ``n_updates``, ``seconds`` (processor time of the passes so far),
+        ``margin`` and ``share`` after the passes 1, 2, 3, ..., from the twentieth on at numbers that grow by a tenth
+        (kernel models: doubling numbers), and after the last.
     n_features_in_ : int
         Number of features.
 
@@ -625,7 +651,8 @@ class MICRAClassifier(_OnlineClassifier):
     sum of these bounds diverges for :math:`\zeta \le 1`, which limits the number of steps T; all margins are then
     above :math:`\beta R / T^\epsilon`. More than two classes are learnt one against the rest.
 
-    The schedule was written from memory, without the paper at hand; the bound in the tests is our own derivation.
+    The rules :math:`\eta/t^\zeta` and :math:`\beta/t^\epsilon` are the paper's, here in units of 1/R and R so that
+    they do not depend on the scale of the rows; the bound on T is derived as said above, not taken from the paper.
 
     Parameters
     ----------
@@ -678,6 +705,10 @@ class MICRAClassifier(_OnlineClassifier):
     margin_share_ : float or ndarray of shape (n_classes,)
         Certified part of the best possible margin, that of the augmented rows, that ``margin_`` reaches after
         ``fit``: no classifier has a margin above ``‖θ‖ / Σ c_i``.
+    history_ : ndarray of shape (n_records,) or list of n_classes such arrays
+        How ``fit`` went: fields ``n_iter``, ``n_updates``, ``seconds`` (processor time of the passes so far),
+        ``margin`` and ``share`` after the passes 1, 2, 3, ..., from the twentieth on at numbers that grow by a tenth
+        (kernel models: doubling numbers), and after the last.
     n_features_in_ : int
         Number of features.
 

@@ -4,10 +4,11 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils.validation import check_array
+from sklearn.utils.validation import check_array, check_is_fitted
 
 from margindist.estimators.msvmav import MSVMAvClassifier
 from margindist.estimators.odm import ODMClassifier
+from margindist.kernels import gram_matrix, is_indefinite
 from margindist.margins.decision import margins
 from margindist.margins.semivariance import semivariance_bound
 
@@ -72,6 +73,12 @@ def multiclass_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: float = 
     with :math:`r` the longest sample and :math:`\Lambda^2 = \sum_l \|w_l\|^2`, the constant feature of the intercept
     included in both. Two classes count as :math:`w_2 = -w_1 = w/2`.
 
+    The theorem supposes samples drawn independently from one distribution whose longest sample is :math:`r`, a positive
+    definite kernel, and :math:`\Lambda` fixed before the samples are seen. It then holds for all classifiers of that
+    length at once, however they were trained, weights and all. Here :math:`r` and :math:`\Lambda` are those of the
+    training samples and of the classifier found, which is, strictly, too late to choose. Kernel matrices with negative
+    eigenvalues are refused.
+
     Parameters
     ----------
     estimator : ODMClassifier
@@ -92,16 +99,34 @@ def multiclass_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: float = 
     ----------
     T. Zhang and Z.-H. Zhou. Multi-Class Optimal Margin Distribution Machine. ICML 2017.
     """
+    if not isinstance(estimator, ODMClassifier):
+        raise TypeError(f"multiclass_bound expects a fitted ODMClassifier, got {type(estimator).__name__}.")
+    if not 0 < delta < 1:
+        raise ValueError(f"multiclass_bound: delta must be in (0, 1), got {delta!r}.")
+    check_is_fitted(estimator)
     theta, k = estimator.theta, len(estimator.classes_)
     z = margins(estimator, X, y)
     m = len(z)
     surrogate = np.where(z <= 0, 1.0, np.minimum(0.0, z - 1.0 + theta) ** 2 / (1.0 - theta) ** 2)
-    X = check_array(X, accept_sparse="csr")
+    X = _checked_rows(estimator, X)
     square = _square_norms(estimator, X) + estimator.intercept_**2
     length = np.sqrt(0.5 * square.sum() if k == 2 else square.sum())
     radius = np.sqrt(_longest_square(estimator, X) + estimator.fit_intercept)
     complexity = 16.0 * radius * length / (1.0 - theta) * np.sqrt(2.0 * np.pi * k / m)
     return float(surrogate.mean() + complexity + 3.0 * np.sqrt(np.log(2.0 / delta) / (2.0 * m)))
+
+
+def _checked_rows(estimator, X):
+    """Return the samples as floats; refuse a kernel that is not positive definite on them."""
+    X = check_array(X, accept_sparse="csr", dtype=np.float64)
+    if hasattr(estimator, "coef_") or estimator.kernel == "rbf":
+        return X
+    if is_indefinite(gram_matrix(X, estimator.kernel_), np.random.default_rng(0)):
+        raise ValueError(
+            f"generalization_bound: the theorem needs a positive definite kernel, but the matrix of "
+            f"kernel={estimator.kernel!r} has negative eigenvalues."
+        )
+    return X
 
 
 def _square_norms(estimator, X):
@@ -119,9 +144,7 @@ def _longest_square(estimator, X):
     """Return the largest squared length of a sample, in the space of the kernel."""
     if hasattr(estimator, "coef_"):
         return X.multiply(X).sum(axis=1).max() if hasattr(X, "multiply") else np.einsum("ij,ij->i", X, X).max()
-    if estimator.kernel == "precomputed":
-        return X.diagonal().max()
-    return max(estimator.kernel_(X[i : i + 1], X[i : i + 1])[0, 0] for i in range(X.shape[0]))
+    return gram_matrix(X, estimator.kernel_).diagonal.max()
 
 
 def _semivariance_bound(estimator, X, y, delta):
@@ -129,7 +152,7 @@ def _semivariance_bound(estimator, X, y, delta):
     if len(estimator.classes_) > 2:
         raise ValueError("generalization_bound: the theorem for MSVMAvClassifier is for two classes.")
     z = margins(estimator, X, y)
-    X = check_array(X, accept_sparse="csr")
+    X = _checked_rows(estimator, X)
     length = np.sqrt(_square_norms(estimator, X)[0] + estimator.intercept_[0] ** 2)
     radius = np.sqrt(_longest_square(estimator, X) + estimator.fit_intercept)
     complexity = (1.0 if hasattr(estimator, "coef_") else 2.0) / np.sqrt(len(z))

@@ -6,7 +6,7 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from margindist.estimators.ldm import LDMClassifier
-from margindist.kernels import gram_matrix
+from margindist.kernels import gram_matrix, is_indefinite
 from margindist.objectives import LDM
 from margindist.solvers._rows import as_rows, quadratic_forms
 from margindist.solvers.block_descent import explicit_hessian
@@ -25,7 +25,9 @@ def loo_error_bound(
     .. math:: \frac1m \Big( h \sum_{0 < \beta_i < C} \beta_i + |\{i : \beta_i = C\}| \Big), \qquad h = \max_i H_{ii} .
 
     "Leaving i out" here means :math:`\beta_i = 0` with the mean and variance terms unchanged. The bound can exceed 1;
-    it then says nothing.
+    it then says nothing. The theorem supposes samples drawn independently from one distribution, a positive definite
+    kernel, and the multipliers of the optimum: a fit that did not reach its ``tol`` is refused, and so is one by
+    ``partial_fit``, which has no multipliers.
 
     Parameters
     ----------
@@ -52,7 +54,15 @@ def loo_error_bound(
     """
     if not isinstance(estimator, LDMClassifier):
         raise TypeError(f"loo_error_bound expects a fitted LDMClassifier, got {type(estimator).__name__}.")
-    check_is_fitted(estimator, "multipliers_")
+    check_is_fitted(estimator)
+    if not hasattr(estimator, "multipliers_"):
+        raise ValueError("loo_error_bound: a model of partial_fit has no multipliers; call fit on all samples.")
+    gap = np.max(estimator.duality_gap_)
+    if gap > estimator.tol:
+        raise ValueError(
+            f"loo_error_bound: the theorem needs the optimum, but the fit ended with a relative duality gap of "
+            f"{gap:.1e}, above tol={estimator.tol:g}; raise max_iter or tol, or choose another solver."
+        )
     if np.isinf(estimator.C) or estimator._weighted:
         raise ValueError("loo_error_bound: the theorem needs a finite C and no sample or class weights.")
     if (X is None) != (y is None):
@@ -68,6 +78,9 @@ def loo_error_bound(
 def _largest_diagonals(estimator, X, y):
     """Return the largest diagonal entry of H, one a two-class problem."""
     X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+    n_samples = estimator.multipliers_.shape[1]
+    if X.shape[0] != n_samples:
+        raise ValueError(f"loo_error_bound: X and y must be the {n_samples} training samples, got {X.shape[0]}.")
     objective = LDM(estimator.C, estimator.lambda1, estimator.lambda2)
     positives = estimator.classes_[1:] if len(estimator.classes_) == 2 else estimator.classes_
     problems = [np.where(np.asarray(y) == label, 1.0, -1.0) for label in positives]
@@ -76,6 +89,11 @@ def _largest_diagonals(estimator, X, y):
         rows = as_rows(X, estimator.fit_intercept)
         return np.array([_largest_linear(objective, rows, signs, weights) for signs in problems])
     gram = gram_matrix(X, estimator.kernel_._replace(bias=float(estimator.fit_intercept)))
+    if estimator.kernel != "rbf" and is_indefinite(gram, np.random.default_rng(0)):
+        raise ValueError(
+            f"loo_error_bound: the theorem needs a positive definite kernel, but the matrix of "
+            f"kernel={estimator.kernel!r} has negative eigenvalues."
+        )
     return np.array([explicit_hessian(objective, gram, signs, weights).diagonal().max() for signs in problems])
 
 

@@ -10,8 +10,8 @@ from sklearn.utils.validation import check_array
 def semivariance_bound(margins: ArrayLike, complexity: float, *, nu: float | None = None, delta: float = 0.05) -> float:
     r"""Bound the classification error by mean and semi-variance of the margins.
 
-    With probability at least :math:`1 - \delta` over the sample, for every function :math:`h` with values in [-1, 1]
-    and mean margin :math:`\theta \ge \nu`,
+    With probability at least :math:`1 - \delta` over a sample drawn independently from one distribution, for every
+    function :math:`h` with values in [-1, 1] and mean margin :math:`\theta \ge \nu`,
 
     .. math:: \Pr[y h(x) \le 0] \le \frac{SV}{\theta^2} + \frac{2 + 2\nu}{n\nu^3} + \frac{1}{n^2\nu^2}
         + \Big(\frac4\theta + \frac4{\theta^2}\Big) \hat R

@@ -38,6 +38,7 @@ non-zeros. Only when ``v`` gets out of scale (or a step forgets :math:`\theta`) 
 method's kind can have on the rows seen: it is the length of a convex combination of the :math:`y_i\tilde x_i`.
 """
 
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -707,29 +708,57 @@ def _margins(method, rows, signs, state):
     return signs * (out + track.bias)
 
 
+# What is written down about a pass.
+RECORD = np.dtype(
+    [
+        ("n_iter", np.int64),  # passes so far
+        ("n_updates", np.int64),  # steps so far
+        ("seconds", np.float64),  # processor time of the passes so far, measuring margins not counted
+        ("margin", np.float64),  # smallest distance to the hyperplane in p-norm, the constant column not counted
+        ("share", np.float64),  # at least which part of the best margin, in the space the method works in, that is
+    ]
+)
+
+
 class Run(NamedTuple):
-    """How repeated passes over the same rows ended."""
+    """How repeated passes over the same rows went."""
 
-    n_iter: int
     converged: bool  # a pass found no margin too small
-    margin: float  # smallest distance to the hyperplane in p-norm, the constant column not counted
-    share: float  # at least which part of the best margin, in the space the method works in, is reached
+    history: np.ndarray  # of RECORD; the last one is the end
 
 
-def run(method, rows, signs, state, max_iter):
-    """Repeat passes until one finds no margin too small; return how it ended and the state for later rows."""
+def next_due(due, growth):
+    """Return the number of the pass that is recorded after pass ``due``."""
+    return max(due + 1, int(growth * due))
+
+
+def run(method, rows, signs, state, max_iter, growth=1.1):
+    """Repeat passes until one finds no margin too small; return how it went and the state for later rows.
+
+    Passes whose numbers grow by the factor ``growth`` are recorded, so that the records of a long run cost next to
+    nothing.
+    """
     norms = norms_of(method, rows)
-    n_iter, n_short = 0, 1
+    history, seconds, n_iter, n_short, due = [], 0.0, 0, 1, 1
     while n_short and n_iter < max_iter:
+        start = time.thread_time()
         n_short = learn_rows(method, rows, signs, norms, state)
+        seconds += time.thread_time() - start
         n_iter += 1
-    lowest, track = _margins(method, rows, signs, state).min(), state.track[0]
+        if n_iter in (due, max_iter) or n_short == 0:
+            history.append(record(n_iter, seconds, *_lowest(method, rows, signs, state), state.track[0]))
+            due = next_due(due, growth)
+    return Run(n_short == 0, np.array(history, RECORD)), state._replace(soft_coefs=np.zeros(0))
+
+
+def _lowest(method, rows, signs, state):
+    """Return the smallest y(w·x + b) and the q-norm of w, the constant column not counted."""
     w_norm = p_norm(weights(state), 0.0, method.p / (method.p - 1.0))
-    w_norm = np.hypot(w_norm, np.sqrt(method.soft * track.soft_square))
-    return summary(n_iter, n_short == 0, lowest, w_norm, track), state._replace(soft_coefs=np.zeros(0))
+    w_norm = np.hypot(w_norm, np.sqrt(method.soft * state.track[0].soft_square))
+    return _margins(method, rows, signs, state).min(), w_norm
 
 
-def summary(n_iter, converged, lowest, w_norm, track):
-    """Turn the smallest margin into a distance and a share of the best."""
+def record(n_iter, seconds, lowest, w_norm, track):
+    """Turn the smallest margin into a distance and a share of the best, and return them with what led there."""
     margin, share = (lowest / w_norm, lowest * track.mass / track.square) if w_norm > 0.0 else (0.0, 0.0)
-    return Run(n_iter, converged, float(margin), float(share))
+    return n_iter, int(track.n_updates), seconds, float(margin), float(share)

@@ -8,6 +8,7 @@ its share of the product, and a step costs the block's length. All two-class pro
 the kernel values.
 """
 
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,14 +20,17 @@ from margindist.solvers.online import (
     ALMA,
     MICRA,
     PUMMA,
+    RECORD,
     ROMMA,
+    Run,
     augmented,
     is_short,
     lengthen,
     new_track,
+    next_due,
+    record,
     set_bias,
     step,
-    summary,
 )
 
 _VALUES = 1 << 26  # kernel values held at a time: 512 MB
@@ -197,27 +201,44 @@ def _stack(X, block, old, new):
 
 
 def run(method, kernel, X, signs, state, max_iter):
-    """Repeat passes until one finds no margin too small; return how each problem ended, and the state."""
+    """Repeat passes until one finds no margin too small; return how each problem went, and the state.
+
+    Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and the last one are recorded. The time is that
+    of all problems together.
+    """
     m = X.shape[0]
     gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.name == "precomputed" else None
     coef, owners = np.zeros((len(signs), m)), state.owners.copy()
-    n_iter, active = np.zeros(len(signs), dtype=int), np.arange(len(signs))
-    for _ in range(max_iter):
+    histories, seconds, due, active = [[] for _ in signs], 0.0, 1, np.arange(len(signs))
+    for n_iter in range(1, max_iter + 1):
+        start = time.thread_time()
         n_short = _pass(method, kernel, X, signs, gram, coef, owners, state, active)
-        n_iter[active] += 1
+        seconds += time.thread_time() - start
+        written = active if n_iter in (due, max_iter) else active[n_short[active] == 0]
+        for k, margins in zip(written, _margins(method, kernel, X, signs, gram, coef, owners, state, written)):
+            track = state.tracks[k][0]
+            w_norm = np.sqrt(max(0.0, track.square - track.lift**2))
+            histories[k].append(record(n_iter, seconds, margins.min(), w_norm, track))
+        due = next_due(due, 2) if n_iter == due else due
         active = active[n_short[active] > 0]
         if len(active) == 0:
             break
+    runs = [Run(k not in active, np.array(history, RECORD)) for k, history in enumerate(histories)]
     used = _used(coef, owners)
-    values = coef[:, used] @ gram[used] if gram is not None else _scores(kernel, X, coef[:, used], used)
-    runs = []
-    for k, track in enumerate(state.tracks):
-        margins = signs[k] * (values[k] + track[0].bias + method.soft * coef[k])
-        w_norm = np.sqrt(max(0.0, track[0].square - track[0].lift ** 2))
-        runs.append(summary(int(n_iter[k]), k not in active, margins.min(), w_norm, track[0]))
     stored = None if kernel.name == "precomputed" else X[used]
     owners = np.where(owners >= 0, np.searchsorted(used, owners), -1)
     return runs, KernelState(stored, used, coef[:, used], owners, state.pair, state.tracks, m)
+
+
+def _margins(method, kernel, X, signs, gram, coef, owners, state, which):
+    """Return the margins of all rows, one row a problem."""
+    if len(which) == 0:
+        return np.empty((0, X.shape[0]))
+    used = _used(coef, owners)
+    own = coef[np.ix_(which, used)]
+    values = own @ gram[used] if gram is not None else _scores(kernel, X, own, used)
+    biases = np.array([state.tracks[k][0].bias for k in which])
+    return signs[which] * (values + biases[:, None] + method.soft * coef[which])
 
 
 def _values(kernel, X, left, right):

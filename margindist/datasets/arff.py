@@ -1,0 +1,170 @@
+"""ARFF, dense and sparse, and KEEL's dialect of it."""
+
+import math
+import re
+from array import array
+from typing import NamedTuple
+
+import numpy as np
+
+from margindist.datasets.dataset import DataError
+from margindist.datasets.delimited import decoded_lines
+from margindist.datasets.tables import Table, order_levels
+
+__all__ = ["read_arff"]
+
+_MOST_CELLS = 100_000_000
+_QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
+_FIELD = re.compile(rf"\s*({_QUOTED}|[^,'\"]*)\s*(,|$)")
+_TAB_FIELD = re.compile(rf"\s*({_QUOTED}|[^,\s'\"]+)\s*(,|\s|$)")
+_PAIR = re.compile(rf"\s*(\d+)\s+({_QUOTED}|[^,'\"\s]+)\s*(,|$)")
+_ATTRIBUTE = re.compile(rf"@attribute\s+({_QUOTED}|[^\s{{'\"]+)\s*(.*)$", re.IGNORECASE | re.DOTALL)
+_NUMERIC = re.compile(r"(numeric|real|integer)\b", re.IGNORECASE)
+
+
+class _Attribute(NamedTuple):
+    name: str
+    kind: str  # "number", "nominal", "string" or "date"
+    levels: dict
+
+
+def read_arff(opened, name, head):
+    """Return a :class:`Table` from ARFF text; ``opened`` opens the file."""
+    del head
+    with opened() as file:
+        lines = enumerate(decoded_lines(file, name), start=1)
+        attributes, target = _read_header(lines, name)
+        columns, sparse = _read_rows(lines, attributes, name)
+    kept = [k for k, attribute in enumerate(attributes) if attribute.kind != "date"]
+    notes = ["The rows are sparse: values left out were taken as 0, or as a nominal attribute's first value."] * sparse
+    if len(kept) < len(attributes):
+        dates = ", ".join(repr(attribute.name) for attribute in attributes if attribute.kind == "date")
+        notes.append(f"Columns of dates left out: {dates}.")
+    finished = [
+        np.array(columns[k])
+        if attributes[k].kind == "number"
+        else order_levels(np.array(columns[k], dtype=np.int32), list(attributes[k].levels))
+        for k in kept
+    ]
+    return Table(tuple(attributes[k].name for k in kept), finished, tuple(notes), target)
+
+
+def _read_header(lines, name):
+    """Return the attributes, and the output where the file names one (KEEL does), up to @data."""
+    attributes, target = [], None
+    for number, line in lines:
+        text = line.strip()
+        word = text.split(None, 1)[0].lower() if text else ""
+        if word == "@attribute":
+            attributes.append(_attribute(text, number, name))
+        elif word in ("@output", "@outputs") and len(text.split(None, 1)) == 2:
+            target = text.split(None, 1)[1].strip()
+        elif word == "@data":
+            break
+        elif word and not word.startswith("%") and word not in ("@relation", "@input", "@inputs"):
+            raise DataError(f"{name}, line {number}: expected @relation, @attribute or @data, got {text[:40]!r}.")
+    else:
+        raise DataError(f"{name}: expected a line with @data, got none.")
+    names = [attribute.name for attribute in attributes]
+    if not names:
+        raise DataError(f"{name}: expected a line with @attribute before @data, got none.")
+    if len(set(names)) < len(names):
+        raise DataError(f"{name}: two attributes have the same name.")
+    return attributes, target if target in names else None
+
+
+def _attribute(text, number, name):
+    found = _ATTRIBUTE.match(text)
+    if found is None:
+        raise DataError(f"{name}, line {number}: expected @attribute NAME TYPE, got {text[:60]!r}.")
+    label, kind = _unquote(found[1]), found[2].strip()
+    if _NUMERIC.match(kind):
+        return _Attribute(label, "number", {})
+    if kind.startswith("{"):
+        levels = _split(kind.strip("{} \t"), number, name)
+        return _Attribute(label, "nominal", {level: k for k, level in enumerate(dict.fromkeys(levels))})
+    if kind.lower().startswith(("string", "date")):
+        return _Attribute(label, kind[:6].lower().split()[0], {})
+    raise DataError(f"{name}, line {number}: the type {kind[:40]!r} of attribute {label!r} is not supported.")
+
+
+def _read_rows(lines, attributes, name):
+    """Return one array a column (codes for nominal ones, NaN or -1 for missing), and whether rows are sparse."""
+    columns = [array("d" if attribute.kind == "number" else "i") for attribute in attributes]
+    zeros = [0.0 if attribute.kind == "number" else 0 for attribute in attributes]
+    sparse = False
+    for number, line in lines:
+        text = line.strip()
+        if not text or text[0] == "%":
+            continue
+        if text[0] == "{":
+            sparse = True
+            if len(columns) * (len(columns[0]) + 1) > _MOST_CELLS:
+                raise DataError(f"{name}: sparse ARFF above {_MOST_CELLS} cells is not supported; use LIBSVM text.")
+            row = zeros.copy()
+            for k, value in _pairs(text, len(columns), number, name):
+                row[k] = _value(attributes[k], value, number, name)
+        else:
+            fields = _split(text, number, name)
+            if len(fields) != len(columns):
+                raise DataError(f"{name}, line {number}: expected {len(columns)} fields, got {len(fields)}.")
+            row = [_value(attribute, field, number, name) for attribute, field in zip(attributes, fields, strict=True)]
+        for column, value in zip(columns, row, strict=True):
+            column.append(value)
+    if not len(columns[0]):
+        raise DataError(f"{name}: the file has no rows below @data.")
+    return columns, sparse
+
+
+def _value(attribute, field, number, name):
+    missing = field in ("?", "<null>", "")
+    if attribute.kind == "number":
+        try:
+            value = math.nan if missing else float(field)
+        except ValueError:
+            value = math.inf
+        if math.isinf(value):
+            raise DataError(
+                f"{name}, line {number}: expected a finite number for {attribute.name!r}, got {field[:40]!r}."
+            )
+        return value
+    if missing:
+        return -1
+    if attribute.kind == "nominal" and field not in attribute.levels:
+        raise DataError(f"{name}, line {number}: {field[:40]!r} is not among the values of {attribute.name!r}.")
+    return attribute.levels.setdefault(field, len(attribute.levels))
+
+
+def _pairs(text, n_columns, number, name):
+    """Yield (column, value) of a sparse row."""
+    if not text.endswith("}"):
+        raise DataError(f"{name}, line {number}: expected a closing brace at the end of a sparse row.")
+    inner, position, last = text[1:-1].strip(), 0, -1
+    while position < len(inner):
+        found = _PAIR.match(inner, position)
+        column = int(found[1][:10]) if found else -1
+        if not last < column < n_columns:
+            raise DataError(f"{name}, line {number}: expected ascending column numbers below {n_columns} with values.")
+        yield column, _unquote(found[2])
+        position, last = found.end(), column
+
+
+def _split(text, number, name):
+    """Return the fields of a dense row or of a list of values."""
+    if "'" not in text and '"' not in text and "," in text:
+        return [field.strip() for field in text.split(",")]
+    pattern = _FIELD if "," in text else _TAB_FIELD
+    fields, position, comma = [], 0, False
+    while position < len(text) or comma:
+        found = pattern.match(text, position)
+        if found is None or (found.end() == position and not comma and position < len(text)):
+            raise DataError(f"{name}, line {number}: quotes do not match.")
+        fields.append(_unquote(found[1].strip()))
+        position, comma = found.end(), found[2] == ","
+    return fields
+
+
+def _unquote(field):
+    if len(field) >= 2 and field[0] in "'\"" and field[-1] == field[0]:
+        return re.sub(r"\\(.)", r"\1", field[1:-1])
+    return field

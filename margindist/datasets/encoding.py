@@ -1,0 +1,146 @@
+"""Numbers out of tables: what is to be fitted anew in every fold."""
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder
+
+__all__ = ["encoder", "encoding_notes"]
+
+_MOST_CATEGORIES = 50
+
+
+def encoder(X):
+    """Return an unfitted transformer that makes numbers within [0, 1] of data like X.
+
+    Numbers: missing values become the column's mean, then each column is scaled to [0, 1]. Categories (categorical,
+    string, object and bool columns): missing values become the commonest one, then one 0/1 column a category; beyond 50
+    categories the rarest share one column, and categories not seen in ``fit`` count as rare, or as none. Sparse
+    matrices: each column is divided by its largest absolute value, which keeps zeros. Where X misses no value there is
+    no step for missing ones.
+
+    Parameters
+    ----------
+    X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        The data; what is looked at are the kinds of its columns and whether values are missing.
+
+    Returns
+    -------
+    ColumnTransformer, Pipeline or MaxAbsScaler
+        To be put before a classifier in a pipeline, so that cross-validation fits it on the training part alone.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> X = pd.DataFrame({"height": [1.0, None, 3.0], "colour": ["red", "blue", None]})
+    >>> numbers = encoder(X).fit(X)
+    >>> numbers.transform(X).tolist()
+    [[0.0, 0.0, 1.0], [0.5, 1.0, 0.0], [1.0, 1.0, 0.0]]
+    >>> numbers.get_feature_names_out().tolist()
+    ['height', 'colour_blue', 'colour_red']
+    """
+    if sp.issparse(X):
+        return MaxAbsScaler()
+    if not hasattr(X, "columns"):
+        return _imputed(_missing(X).any(), "mean", "scale", MinMaxScaler())
+    kinds = _kinds(X)
+    missing = {kind: X[names].isna().to_numpy().any() for kind, names in kinds.items()}
+    parts = (
+        ("numbers", _imputed(missing["numbers"], "mean", "scale", MinMaxScaler())),
+        ("categories", _imputed(missing["categories"], "most_frequent", "encode", _one_hot())),
+        ("flags", _one_hot()),
+    )
+    steps = [(kind, transformer, kinds[kind]) for kind, transformer in parts if kinds[kind]]
+    return ColumnTransformer(steps, sparse_threshold=0.0, verbose_feature_names_out=False)
+
+
+def encoding_notes(X):
+    """Return sentences on what :func:`encoder` does to this data.
+
+    Parameters
+    ----------
+    X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+        The data.
+
+    Returns
+    -------
+    tuple of str
+        One sentence a step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> encoding_notes(np.array([[1.0, np.nan], [0.0, 2.0]]))
+    ('1 missing number (25.0 %) in 1 column is replaced by the mean of its column in the training part.',
+     '2 columns of numbers are scaled to [0, 1] on the training part.')
+    """
+    if sp.issparse(X):
+        return (f"{_columns(X.shape[1])} are divided by the largest absolute value in the training part.",)
+    if not hasattr(X, "columns"):
+        return _number_notes(_missing(X))
+    kinds = _kinds(X)
+    notes = list(_number_notes(X[kinds["numbers"]].isna().to_numpy())) if kinds["numbers"] else []
+    categories = kinds["categories"] + kinds["flags"]
+    if categories:
+        missing = X[categories].isna().to_numpy()
+        if missing.any():
+            notes.append(_missing_note(missing, "category", "categories", "the commonest of its column"))
+        width = sum(min(int(X[name].nunique()), _MOST_CATEGORIES) for name in categories)
+        verb = "becomes" if len(categories) == 1 else "become"
+        notes.append(f"{_columns(len(categories))} of categories {verb} {_columns(width)} of 0 and 1.")
+        many = [name for name in categories if X[name].nunique() > _MOST_CATEGORIES]
+        if many:
+            listed = ", ".join(map(repr, many[:5]))
+            notes.append(f"Beyond {_MOST_CATEGORIES} categories the rarest share one column: {listed}.")
+    return tuple(notes)
+
+
+def _imputed(missing, strategy, name, transformer):
+    """Return a pipeline that fills in missing values, where there are any, and transforms."""
+    impute = [("impute", SimpleImputer(strategy=strategy, keep_empty_features=True))] if missing else []
+    return Pipeline([*impute, (name, transformer)])
+
+
+def _missing(X):
+    return np.isnan(X) if X.dtype.kind == "f" else np.zeros(X.shape, dtype=bool)
+
+
+def _one_hot():
+    return OneHotEncoder(
+        handle_unknown="infrequent_if_exist", max_categories=_MOST_CATEGORIES, sparse_output=False, dtype=np.float64
+    )
+
+
+def _kinds(X):
+    """Return the names of the columns by what is done to them; SimpleImputer does not take booleans."""
+    kinds = {"numbers": [], "categories": [], "flags": []}
+    for name, dtype in X.dtypes.items():
+        kind = getattr(dtype, "kind", "O")
+        kinds["numbers" if kind in "iuf" else "flags" if kind == "b" else "categories"].append(name)
+    return kinds
+
+
+def _number_notes(missing):
+    notes = []
+    if missing.any():
+        notes.append(_missing_note(missing, "number", "numbers", "the mean of its column in the training part"))
+    notes.append(
+        f"{_columns(missing.shape[1])} of numbers {'is' if missing.shape[1] == 1 else 'are'} scaled to [0, 1] on the "
+        "training part."
+    )
+    return tuple(notes)
+
+
+def _missing_note(missing, one, more, by):
+    count = int(missing.sum())
+    where = _columns(int(missing.any(axis=0).sum()))
+    verb = "is" if count == 1 else "are each"
+    return f"{count} missing {one if count == 1 else more} ({missing.mean():.1%}".replace("%", " %") + (
+        f") in {where} {verb} replaced by {by}."
+    )
+
+
+def _columns(count):
+    return f"{count} column{'' if count == 1 else 's'}"

@@ -1,0 +1,258 @@
+"""Files of other people: CSV, Parquet, LIBSVM text, ARFF and NPZ as data sets."""
+
+import bz2
+import contextlib
+import gzip
+import lzma
+import re
+import zlib
+from pathlib import Path
+
+import numpy as np
+import scipy.sparse as sp
+
+from margindist.datasets.arff import read_arff
+from margindist.datasets.dataset import DataError, Dataset
+from margindist.datasets.delimited import read_delimited
+from margindist.datasets.svmlight import read_svmlight
+from margindist.datasets.tables import Table, check_labels, table_to_dataset, text_column
+
+__all__ = ["FILE_ENDINGS", "read_file", "read_npz"]
+
+_FORMATS = {
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".tab": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".svm": "svmlight",
+    ".libsvm": "svmlight",
+    ".svmlight": "svmlight",
+    ".arff": "arff",
+    ".npz": "npz",
+}
+_OPENERS = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+FILE_ENDINGS = (
+    *_FORMATS,
+    *(f"{inner}{outer}" for inner in ("", ".csv", ".svm", ".libsvm", ".arff") for outer in _OPENERS),
+    "",
+)
+_MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_SVMLIGHT_LINE = re.compile(rb"\s*[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)+\s*(#.*)?$", re.IGNORECASE)
+
+
+def read_file(path, *, target=None):
+    r"""Read a data set from a CSV, Parquet, LIBSVM/svmlight, ARFF or NPZ file.
+
+    The format is chosen by the file's ending, and by its content where the ending says nothing. Text formats may be
+    compressed (``.gz``, ``.bz2``, ``.xz``). What is guessed or left out is a sentence in the result's ``notes``.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    target : str, int, False or None, default=None
+        Target column of a table by its name or its number (from 0, or from the end: -1 is the last); the key of an NPZ
+        file. None guesses: a column called target, class, label, y or the like, else the last one, or the first
+        where that has few different values and the last has many. False reads a table without a target, as for
+        prediction: ``y`` is None and no row or column is left out.
+
+    Returns
+    -------
+    Dataset
+        Columns of text are categorical, in a DataFrame; numbers alone are a float64 array; LIBSVM text is CSR.
+
+    Raises
+    ------
+    DataError
+        In one sentence, with the line where there is one, why the file cannot be used.
+
+    Notes
+    -----
+    A table's first line is taken as names where it has no number above a column of numbers, or holds the name of a
+    target, or differs from everything below it. LIBSVM text is read in blocks: the peak in memory is the arrays and a
+    few MB.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> file = pathlib.Path(folder.name) / "flowers.csv"
+    >>> _ = file.write_text("length,width,species\n1.5,2,rose\n1.0,3,lily\n2.5,1,rose\n")
+    >>> data = read_file(file)
+    >>> data.X.shape, data.y.tolist()
+    ((3, 2), ['rose', 'lily', 'rose'])
+    >>> data.notes
+    ("The last column, 'species', was taken as the target.",)
+    """
+    path = Path(path)
+    name, label = path.name, _stem(path)
+    if path.is_dir():
+        raise DataError(f"{path}: expected a file, got a folder.")
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file.")
+    with _one_sentence(name), open(path, "rb") as file:
+        head = file.read(1 << 16)
+    if not head:
+        raise DataError(f"{name}: the file is empty.")
+    opener = _OPENERS.get(path.suffix.lower()) or next(
+        (found for magic, found in _MAGIC.items() if head.startswith(magic)), open
+    )
+    inner = Path(path.stem) if path.suffix.lower() in _OPENERS else path
+    if opener is not open:
+        with _one_sentence(name), opener(path, "rb") as file:
+            head = file.read(1 << 16)
+        if not head:
+            raise DataError(f"{name}: the file is empty.")
+    kind = _FORMATS.get(inner.suffix.lower()) or _sniff(head)
+    if opener is not open and kind in ("parquet", "npz"):
+        raise DataError(f"{name}: {kind} files are compressed inside; unpack it first.")
+    if kind == "npz":
+        return read_npz(path, target=target)
+    if kind == "svmlight":
+        if target not in (None, False):
+            raise DataError(f"{name}: LIBSVM text has its label first in each line, so target cannot be {target!r}.")
+        with _one_sentence(name), opener(path, "rb") as file:
+            X, y, notes = read_svmlight(file, name)
+        if not len(y):
+            raise DataError(f"{name}: the file has no rows.")
+        y = y if target is False else check_labels(y, name, "the labels")
+        return Dataset(label, X, y, (), "label", None, "", str(path), notes)
+    with _one_sentence(name):
+        if kind == "parquet":
+            table = _read_parquet(path, name)
+        else:
+            read = read_arff if kind == "arff" else read_delimited
+            table = read(lambda: opener(path, "rb"), name, head)
+    return table_to_dataset(table, target=target, name=label, file=name, source=str(path))
+
+
+def read_npz(path, *, target=None):
+    """Read an NPZ file with ``X`` or ``data, indices, indptr, shape``, and ``y``; nothing pickled is loaded."""
+    path = Path(path)
+    name = path.name
+    key = "y" if target is None else target
+    with _one_sentence(name), open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
+        keys = stored.files
+        if not ("X" in keys or {"data", "indices", "indptr", "shape"} <= set(keys)):
+            raise DataError(
+                f"{name}: expected the arrays X, or data, indices, indptr and shape, and y; got {', '.join(keys)}."
+            )
+        if key is not False and key not in keys:
+            raise DataError(f"{name}: there is no array {key!r}; got {', '.join(keys)}.")
+        X = _stored_features(stored, name)
+        y = None if key is False else stored[key]
+        splits = None
+        if {"train", "test"} <= set(keys):
+            splits = tuple(zip(stored["train"].astype(np.int64), stored["test"].astype(np.int64), strict=True))
+        names = tuple(map(str, stored["feature_names"].tolist())) if "feature_names" in keys else ()
+    if y is not None:
+        if y.shape != (X.shape[0],) or y.dtype.kind not in "iufbU":
+            raise DataError(f"{name}: expected {X.shape[0]} labels in {key!r}, got {y.dtype} of shape {y.shape}.")
+        y = check_labels(y.astype(np.int64) if y.dtype.kind in "iub" else y, name, f"the labels in {key!r}")
+    if splits and not all(
+        part.size and part.min() >= 0 and part.max() < X.shape[0] for pair in splits for part in pair
+    ):
+        raise DataError(f"{name}: the splits name rows that are not there.")
+    if len(names) != X.shape[1]:
+        names = () if sp.issparse(X) else tuple(f"x{k}" for k in range(X.shape[1]))
+    return Dataset(_stem(path), X, y, names, key or "", splits, "", str(path), ())
+
+
+def _stored_features(stored, name):
+    if "X" in stored:
+        X = stored["X"]
+        if X.ndim != 2 or X.dtype.kind not in "iufb":
+            raise DataError(f"{name}: expected X to be a table of numbers, got {X.dtype} of shape {X.shape}.")
+        X = X.astype(np.float64, order="C")
+    else:
+        data, indices, indptr = stored["data"], stored["indices"], stored["indptr"]
+        shape = tuple(int(size) for size in stored["shape"])
+        if len(indices) < np.iinfo(np.int32).max:
+            indices, indptr = indices.astype(np.int32), indptr.astype(np.int32)
+        X = sp.csr_matrix((data.astype(np.float64), indices, indptr), shape=shape)
+        X.check_format(full_check=True)
+        X.sum_duplicates()
+    if np.isinf(X.data if sp.issparse(X) else X).any():
+        raise DataError(f"{name}: X has infinite values.")
+    return X
+
+
+def _read_parquet(path, name):
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise DataError(
+            f"{name}: Parquet files need pyarrow: install it with pip install 'margindist[parquet]'."
+        ) from None
+    stored = pq.read_table(path)
+    names, columns, left_out = [], [], []
+    for field, chunked in zip(stored.schema, stored.columns, strict=True):
+        values = chunked.combine_chunks()
+        if pa.types.is_dictionary(field.type):
+            values = values.cast(field.type.value_type)
+        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+            columns.append(text_column(values.to_pylist()))
+        elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_boolean(values.type):
+            numbers = (
+                values.cast(pa.float64(), safe=False)
+                if not pa.types.is_boolean(values.type)
+                else values.cast(pa.int8())
+            )
+            columns.append(np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64))
+        elif pa.types.is_decimal(values.type):
+            columns.append(np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64))
+        else:
+            left_out.append(f"{field.name!r} ({field.type})")
+            continue
+        names.append(field.name)
+        if isinstance(columns[-1], np.ndarray) and np.isinf(columns[-1]).any():
+            raise DataError(f"{name}: the column {field.name!r} has infinite values.")
+    if len(set(names)) < len(names):
+        raise DataError(f"{name}: two columns have the same name.")
+    if not stored.num_rows:
+        raise DataError(f"{name}: the file has no rows.")
+    notes = (f"Columns that are neither numbers nor text left out: {', '.join(left_out)}.",) if left_out else ()
+    return Table(tuple(names), columns, notes)
+
+
+def _sniff(head):
+    """Return the format that the first bytes tell."""
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"PK\x03\x04"):
+        return "npz"
+    lines = [line for line in head.split(b"\n")[:200] if line.strip() and not line.lstrip().startswith((b"%", b"#"))]
+    if lines and lines[0].lstrip().lower().startswith(b"@relation"):
+        return "arff"
+    return "svmlight" if any(map(_SVMLIGHT_LINE.match, lines[:3])) else "csv"
+
+
+def _stem(path):
+    name = path.name
+    while Path(name).suffix.lower() in (*_OPENERS, *_FORMATS) and Path(name).stem != name:
+        name = Path(name).stem
+    return name
+
+
+@contextlib.contextmanager
+def _one_sentence(name):
+    """Turn what the readers of the standard library, NumPy, SciPy and Arrow raise on damaged files into a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except PermissionError:
+        raise DataError(f"{name}: the file may not be read.") from None
+    except EOFError:
+        raise DataError(f"{name}: the file ends too early; it is damaged or was not copied whole.") from None
+    except (OSError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{name}: the file is damaged ({_first_line(error)}).") from None
+    except Exception as error:  # numpy.load and Arrow raise anything from SyntaxError to MemoryError on hostile bytes
+        raise DataError(f"{name}: the file cannot be read ({_first_line(error)}).") from None
+
+
+def _first_line(error):
+    text = str(error).strip().split("\n")[0].strip(" .")
+    return text or type(error).__name__

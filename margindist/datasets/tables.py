@@ -1,0 +1,241 @@
+"""From columns to a data set: which column is the target, which say nothing, what is text."""
+
+from difflib import get_close_matches
+from typing import NamedTuple
+
+import numpy as np
+
+from margindist.datasets.dataset import DataError, Dataset
+
+__all__ = [
+    "MISSING",
+    "TARGET_NAMES",
+    "Table",
+    "Text",
+    "check_labels",
+    "order_levels",
+    "table_to_dataset",
+    "text_column",
+]
+
+MISSING = frozenset(("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None"))
+TARGET_NAMES = (
+    "target",
+    "class",
+    "label",
+    "y",
+    "classes",
+    "labels",
+    "classification",
+    "outcome",
+    "response",
+    "category",
+)
+_FEWEST_ROWS_OF_IDENTIFIER = 20
+
+
+class Text(NamedTuple):
+    """A column of text: ``levels[codes]``, with code -1 where the value is missing."""
+
+    codes: np.ndarray
+    levels: tuple[str, ...]
+
+
+class Table(NamedTuple):
+    """Columns with names: float64 arrays (NaN is missing) or :class:`Text`."""
+
+    names: tuple[str, ...]
+    columns: list
+    notes: tuple[str, ...] = ()
+    target: str | None = None  # where the file itself names it
+
+
+def text_column(values):
+    """Return strings as :class:`Text` with its levels in order; None is missing."""
+    seen = {}
+    codes = np.fromiter(
+        (-1 if value is None else seen.setdefault(value, len(seen)) for value in values), dtype=np.int32
+    )
+    return order_levels(codes, list(seen))
+
+
+def order_levels(codes, levels):
+    """Return a :class:`Text` with levels in alphabetical order, and only those that occur."""
+    used = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels))) if len(codes) else np.empty(0, int)
+    order = sorted(used.tolist(), key=levels.__getitem__)
+    place = np.full(len(levels) + 1, -1, dtype=np.int32)
+    place[order] = np.arange(len(order))
+    return Text(place[codes], tuple(levels[k] for k in order))
+
+
+def table_to_dataset(table, *, target, name, file, source):
+    """Return a table as a :class:`Dataset`: choose the target, drop what says nothing, and say so.
+
+    Dropped are rows without a target, columns with one value only, text that is different in every row, and a running
+    number of the rows. With ``target=False`` there is no target and nothing is dropped. Errors name ``file``.
+    """
+    notes = list(table.notes)
+    if target is False:
+        X = _features(table.names, table.columns)
+        return Dataset(name, X, None, table.names, "", None, "", source, tuple(notes))
+    if len(table.names) < 2:
+        raise DataError(f"{file}: expected at least two columns, features and target, got {len(table.names)}.")
+    chosen = _choose(table, target, file, notes)
+    target_name = table.names[chosen]
+    keep = ~_missing(table.columns[chosen])
+    if not keep.any():
+        raise DataError(f"{file}: the target column {target_name!r} is empty; choose another with target.")
+    columns = table.columns
+    if not keep.all():
+        notes.append(f"{_count(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
+        columns = [_rows(column, keep) for column in columns]
+    y = check_labels(_labels(columns[chosen]), file, f"the target column {target_name!r}")
+    kept = _informative(table, columns, chosen, notes)
+    if not kept:
+        raise DataError(
+            f"{file}: no column says anything about the target {target_name!r}: all are constant or unique."
+        )
+    names = tuple(table.names[k] for k in kept)
+    X = _features(names, [columns[k] for k in kept])
+    return Dataset(name, X, y, names, target_name, None, "", source, tuple(notes))
+
+
+def check_labels(y, name, what="the target"):
+    """Return labels as they are, or refuse them: one class only, numbers that look continuous, text without end."""
+    levels = np.unique(y)
+    if len(levels) < 2:
+        found = f"only {levels[0]!s}" if len(levels) else "none"
+        raise DataError(f"{name}: expected at least two classes in {what}, got {found}.")
+    if _continuous(levels, len(y)):
+        raise DataError(
+            f"{name}: {what} looks continuous ({len(levels)} different values in {len(y)} rows), but classification "
+            "needs classes; choose another column with target, or make classes of it first."
+        )
+    return y
+
+
+def _continuous(levels, n_rows):
+    """Whether that many different values in that many rows are hardly classes."""
+    if levels.dtype.kind not in "iuf":
+        return len(levels) > max(20, n_rows // 2)
+    if levels.dtype.kind == "f" and np.any(levels != np.floor(levels)):
+        return len(levels) > 20 or len(levels) > max(2, n_rows // 2)
+    return len(levels) > max(50, n_rows // 20)
+
+
+def _choose(table, target, name, notes):
+    """Return the number of the target column: the one asked for, else a guess, which is noted."""
+    names = table.names
+    if target is not None:
+        return _find(names, target, name)
+    if table.target is not None:
+        return names.index(table.target)
+    lowered = [column.strip().lower() for column in names]
+    for known in TARGET_NAMES:
+        if known in lowered:
+            chosen = lowered.index(known)
+            notes.append(f"The column {names[chosen]!r} was taken as the target, because of its name.")
+            return chosen
+    last, first = len(names) - 1, 0
+    if _endless(table.columns[last]) and not _endless(table.columns[first]):
+        notes.append(
+            f"The first column, {names[first]!r}, was taken as the target, because it has few different values and the "
+            "last has many."
+        )
+        return first
+    notes.append(f"The last column, {names[last]!r}, was taken as the target.")
+    return last
+
+
+def _endless(column):
+    """Whether a column has too many different values for a target."""
+    present = _rows(column, ~_missing(column))
+    return _continuous(np.unique(_labels(present)), len(present.codes if isinstance(present, Text) else present))
+
+
+def _find(names, target, name):
+    if isinstance(target, str) and target in names:
+        return names.index(target)
+    try:
+        number = int(target)
+    except (TypeError, ValueError):
+        near = get_close_matches(str(target), names, n=3, cutoff=0.5) or list(names[:5])
+        listed = ", ".join(map(repr, near))
+        raise DataError(f"{name}: there is no column {target!r}; did you mean one of {listed}?") from None
+    if not -len(names) <= number < len(names):
+        raise DataError(f"{name}: there is no column {number}; columns are numbered from 0 to {len(names) - 1}.")
+    return number % len(names)
+
+
+def _informative(table, columns, target, notes):
+    """Return the numbers of the feature columns that are neither constant (in the rows left) nor an identifier."""
+    names = table.names
+    kept, constant, unique, running = [], [], [], []
+    for k, column in enumerate(columns):
+        if k == target:
+            continue
+        if _constant(column):
+            constant.append(names[k])
+        elif _identifier(table.columns[k]):
+            (unique if isinstance(column, Text) else running).append(names[k])
+        else:
+            kept.append(k)
+    for dropped, why in (
+        (constant, "the same value in every row"),
+        (unique, "a different text in every row"),
+        (running, "a running number of the rows"),
+    ):
+        if dropped:
+            listed = ", ".join(map(repr, dropped[:5])) + (f" and {len(dropped) - 5} more" if len(dropped) > 5 else "")
+            notes.append(f"{_count(len(dropped), 'column')} with {why} left out: {listed}.")
+    return kept
+
+
+def _constant(column):
+    values = column.codes if isinstance(column, Text) else column
+    present = values[~_missing(column)]
+    return len(present) == 0 or (len(present) == len(values) and bool(np.all(present == present[0])))
+
+
+def _identifier(column):
+    """Text that never repeats, or 0, 1, 2, ... (from any start) down the rows."""
+    if isinstance(column, Text):
+        return len(column.codes) >= _FEWEST_ROWS_OF_IDENTIFIER and len(column.levels) == len(column.codes)
+    return len(column) >= _FEWEST_ROWS_OF_IDENTIFIER and bool(np.all(np.diff(column) == 1.0))
+
+
+def _missing(column):
+    return column.codes < 0 if isinstance(column, Text) else np.isnan(column)
+
+
+def _rows(column, keep):
+    return order_levels(column.codes[keep], list(column.levels)) if isinstance(column, Text) else column[keep]
+
+
+def _labels(column):
+    if isinstance(column, Text):
+        return np.array(column.levels, dtype=str)[column.codes]
+    whole = np.all(column == np.floor(column)) and np.all(np.abs(column) < 2**53)
+    return column.astype(np.int64) if whole else column
+
+
+def _features(names, columns):
+    """Return a float64 array if all columns are numbers, else a DataFrame."""
+    if not any(isinstance(column, Text) for column in columns):
+        return np.column_stack(columns) if columns else np.empty((0, 0))
+    try:
+        import pandas as pd
+    except ImportError:
+        raise DataError("Columns of text need pandas: install it with pip install 'margindist[cli]'.") from None
+    return pd.DataFrame(
+        {
+            name: pd.Categorical.from_codes(column.codes, categories=list(column.levels))
+            if isinstance(column, Text)
+            else column
+            for name, column in zip(names, columns, strict=True)
+        }
+    )
+
+
+def _count(number, noun):
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,272 @@
+"""The papers' tables and figures, run again and set beside the printed ones: which cells, in which order, how long."""
+
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+from margindist.experiments import runner
+from margindist.experiments.declarations import Experiment, experiments
+from margindist.experiments.protocol import evaluate, here
+from margindist.experiments.store import Cell, Store
+
+__all__ = ["Estimate", "estimates", "plan", "quick_plan", "select"]
+
+_QUICK_SETS, _QUICK_SPLITS = 2, 2
+_QUICK_LIMIT, _QUICK_BUDGET = 15.0, 540.0
+
+
+class Estimate(NamedTuple):
+    """Where an experiment stands: cells in all, done, failed, unable to run, and processor seconds still needed.
+
+    ``seconds_left`` counts on a waiting cell taking what other splits of the same line and column took; cells of which
+    nothing is known yet are counted in ``unknown``.
+    """
+
+    experiment: str
+    cells: int
+    done: int
+    failed: int
+    skipped: int
+    unknown: int
+    seconds_left: float
+
+
+def select(patterns: Sequence[str], declared: Mapping[str, Experiment] | None = None) -> list[Experiment]:
+    """Return the experiments whose id matches a pattern, or starts with it; all of them without a pattern.
+
+    Examples
+    --------
+    >>> [experiment.id for experiment in select(["ldm-table"])]
+    ['ldm-table-2', 'ldm-table-3', 'ldm-table-4']
+    """
+    declared = declared or experiments()
+    chosen = []
+    for pattern in patterns or ["*"]:
+        found = [e for key, e in declared.items() if fnmatchcase(key, pattern) or key.startswith(pattern)]
+        if not found:
+            raise ValueError(f"{pattern!r}: no such experiment; there are {', '.join(declared)}.")
+        chosen += [experiment for experiment in found if experiment not in chosen]
+    return chosen
+
+
+def plan(chosen: Iterable[Experiment], *, only: Sequence[str] = (), splits: int | None = None) -> list[Cell]:
+    """Return the cells of the experiments, split by split and small data sets first.
+
+    A run that is cut short then has the same number of splits of every data set, as far as that is possible.
+
+    Parameters
+    ----------
+    chosen : iterable of Experiment
+    only : sequence of str
+        Patterns such as ``vote``, ``ldm``, ``vote/ldm`` or ``*/svm*``: data set, method, or both.
+    splits : int, optional
+        At most so many splits of a data set.
+    """
+    ranked = []
+    for order, experiment in enumerate(chosen):
+        for line in experiment.data:
+            n_rows = line.rows or (line.shape[0] if line.shape else 0)
+            n_splits = min(experiment.n_splits(line.key), splits or sys.maxsize)
+            for place, method in enumerate(experiment.methods):
+                if _wanted(line.key, method.key, only):
+                    cells = (Cell(experiment.id, line.key, method.key, split) for split in range(n_splits))
+                    ranked += [((cell.split, n_rows, order, line.key, place), cell) for cell in cells]
+    return [cell for _, cell in sorted(ranked)]
+
+
+def quick_plan(chosen: Iterable[Experiment], *, only: Sequence[str] = (), data_dir: str | None = None) -> list[Cell]:
+    """Return a few cells of every experiment: two splits of the two smallest data sets at hand, all methods.
+
+    Where no data set of an experiment is at hand, its smallest ones stand in the plan, and the run says of each cell
+    why it could not run.
+    """
+    cells = []
+    for experiment in chosen:
+        all_cells = plan([experiment], only=only, splits=_QUICK_SPLITS)
+        by_size = list(dict.fromkeys(cell.dataset for cell in all_cells))
+        found = [key for key in by_size if here(experiment.dataset(key), data_dir)] or by_size
+        cells += [cell for cell in all_cells if cell.dataset in found[:_QUICK_SETS]]
+    return cells
+
+
+def _wanted(dataset, method, only):
+    def matches(pattern):
+        if "/" in pattern:
+            return fnmatchcase(f"{dataset}/{method}", pattern)
+        return fnmatchcase(dataset, pattern) or fnmatchcase(method, pattern)
+
+    return not only or any(map(matches, only))
+
+
+def estimates(store: Store, cells: Iterable[Cell]) -> list[Estimate]:
+    """Say of every experiment where it stands and how much work is left."""
+    results = {result.cell: result for result in store.results()}
+    taken: dict[tuple, list[float]] = {}
+    for result in results.values():
+        if result.status != "skipped":
+            taken.setdefault(result.cell[:3], []).append(result.seconds or 0.0)
+    found: dict[str, list] = {}
+    for cell in cells:
+        state = found.setdefault(cell.experiment, [0, 0, 0, 0, 0, 0.0])
+        status = results[cell].status if cell in results else None
+        state[0] += 1
+        for place, name in enumerate(("done", "failed", "skipped"), start=1):
+            state[place] += status == name
+        if status is None:
+            likes = taken.get(cell[:3])
+            state[4] += likes is None
+            state[5] += sum(likes) / len(likes) if likes else 0.0
+    return [Estimate(key, *state) for key, state in found.items()]
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def run_command(
+    chosen: list[Experiment],
+    *,
+    output: Path,
+    store: Path | None = None,
+    only: Sequence[str] = (),
+    splits: int | None = None,
+    max_rows: int | None = None,
+    search_rows: int | None = None,
+    time_limit: float | None = None,
+    time_budget: float | None = None,
+    jobs: int | None = None,
+    data_dir: str | None = None,
+    quick: bool = False,
+    retry: bool = False,
+    resume: bool = True,
+    say=print,
+) -> runner.Summary:
+    """Run the cells that have no result yet, and say how it goes."""
+    if quick:
+        time_limit, time_budget = time_limit or _QUICK_LIMIT, time_budget or _QUICK_BUDGET
+        cells, all_cells = quick_plan(chosen, only=only, data_dir=data_dir), plan(chosen, only=only)
+        say(
+            f"quick: {len(cells)} of {len(all_cells)} cells, {_QUICK_SPLITS} splits of the {_QUICK_SETS} smallest data "
+            f"sets here, at most {time_limit:g} s a cell; everything else is left out."
+        )
+    else:
+        cells = plan(chosen, only=only, splits=splits)
+    store = store or output / "results.sqlite"
+    with Store(store) as opened:
+        if not resume:
+            for experiment in chosen:
+                opened.forget(experiment.id)
+        summary = runner.run(
+            opened,
+            cells,
+            partial(evaluate, data_dir=data_dir, max_rows=max_rows, search_rows=search_rows, store=str(store)),
+            n_jobs=jobs,
+            time_limit=time_limit,
+            time_budget=time_budget,
+            retry=retry,
+            progress=Progress(say),
+        )
+    say(
+        f"{summary.done} cells done, {summary.failed} failed, {summary.skipped} could not run, {summary.left} left"
+        + (f"; stopped: {summary.stopped}" if summary.stopped else "")
+    )
+    return summary
+
+
+class Progress:
+    """Says now and then how far a run is and how long it will take."""
+
+    def __init__(self, say, every: float = 10.0):
+        self._say, self._every, self._last = say, every, 0.0
+
+    def __call__(self, progress: runner.Progress) -> None:
+        """Speak if it is time to."""
+        now = time.monotonic()
+        if now - self._last < self._every and progress.finished < progress.total:
+            return
+        self._last = now
+        left = "" if progress.seconds_left is None else f", about {_duration(progress.seconds_left)} left"
+        last = "" if progress.last is None else f"; last: {progress.last.cell} {_outcome(progress.last)}"
+        self._say(f"{progress.finished}/{progress.total} cells{left}{last}")
+
+
+def _outcome(result):
+    if result.status == "done":
+        return f"{result.score:.4g} ({result.seconds:.1f} s)"
+    return f"{result.status}: {result.error}"
+
+
+def _duration(seconds):
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def overview(chosen: list[Experiment], store: Path | None, *, only=(), splits=None) -> str:
+    """Return a table of the experiments: what they hold, what is done, what is left."""
+    cells = plan(chosen, only=only, splits=splits)
+    if store is not None and store.exists():
+        with Store(store) as opened:
+            states = estimates(opened, cells)
+    else:
+        with Store(":memory:") as opened:
+            states = estimates(opened, cells)
+    by_key = {experiment.id: experiment for experiment in chosen}
+    lines = [f"{'experiment':18s} {'cells':>6s} {'done':>6s} {'failed':>6s} {'cannot':>6s} {'left (1 core)':>14s}  title"]
+    for state in states:
+        left = _duration(state.seconds_left) + (f" + {state.unknown} ?" if state.unknown else "")
+        lines.append(
+            f"{state.experiment:18s} {state.cells:6d} {state.done:6d} {state.failed:6d} {state.skipped:6d} {left:>14s}"
+            f"  {by_key[state.experiment].title}"
+        )
+    return "\n".join(lines)
+
+
+def make_command():
+    """Return the click command ``reproduce``."""
+    import click
+
+    @click.command("reproduce", help="Run the papers' tables and figures again and set them beside the printed ones.")
+    @click.argument("experiment", nargs=-1)
+    @click.option("--only", multiple=True, metavar="PATTERN", help="Data set, method, or data set/method.")
+    @click.option("--splits", type=click.IntRange(1), help="At most so many splits of a data set.")
+    @click.option("--max-rows", type=click.IntRange(1), help="Leave out data sets with more rows.")
+    @click.option("--search-rows", type=click.IntRange(10), help="Choose parameters on at most so many rows.")
+    @click.option("--time-limit", type=float, help="Seconds after which a cell is given up.")
+    @click.option("--time-budget", type=float, help="Seconds after which no further cell is begun.")
+    @click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one a processor.")
+    @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder with data sets [MARGINDIST_DATA].")
+    @click.option("--store", type=click.Path(dir_okay=False, path_type=Path), help="File of results.")
+    @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("reproduction"),
+                  show_default=True, help="Folder for the reports, and results.sqlite unless --store is given.")
+    @click.option("--quick", is_flag=True, help="A small subset of every experiment, in under ten minutes.")
+    @click.option("--list", "listing", is_flag=True, help="Say what there is, what is done, how long the rest takes.")
+    @click.option("--report-only", is_flag=True, help="Write the reports from the results at hand; run nothing.")
+    @click.option("--no-report", is_flag=True, help="Run only.")
+    @click.option("--retry", is_flag=True, help="Run failed cells again.")
+    @click.option("--resume/--no-resume", default=True, show_default=True, help="Keep results of earlier runs.")
+    def command(experiment, listing, report_only, no_report, output, store, **options):
+        try:
+            chosen = select(experiment)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        store = store or output / "results.sqlite"
+        if listing:
+            click.echo(overview(chosen, store, only=options["only"], splits=options["splits"]))
+            return
+        if not report_only:
+            run_command(chosen, output=output, store=store, say=click.echo, **options)
+        if not no_report:
+            from margindist.experiments.reproduction_report import write_reports
+
+            for path in write_reports(store, chosen, output):
+                click.echo(f"wrote {path}")
+
+    return command
+
+
+if __name__ == "__main__":
+    make_command()()

@@ -1,0 +1,222 @@
+"""Runs cells in parallel and keeps what comes out: nothing is lost, nothing is done twice."""
+
+import os
+import signal
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager
+from dataclasses import replace
+from importlib.metadata import version
+from platform import python_version
+from typing import NamedTuple
+
+from joblib import Parallel, delayed, effective_n_jobs
+from threadpoolctl import threadpool_limits
+
+from margindist.experiments.store import Cell, Result, Store
+
+
+class CannotRun(Exception):
+    """Raised by an experiment for a cell that cannot run here; the message is the reason, in one sentence."""
+
+
+class _TimeLimit(BaseException):
+    """Not an Exception: what a cell calls may catch those and go on."""
+
+
+class Summary(NamedTuple):
+    """What a run did: cells by outcome, cells left, and why it stopped before the end (None if it did not)."""
+
+    done: int
+    failed: int
+    skipped: int
+    left: int
+    stopped: str | None
+
+
+class Progress(NamedTuple):
+    """Where a run stands: cells finished, all cells, seconds left (None while unknown), the last result."""
+
+    finished: int
+    total: int
+    seconds_left: float | None
+    last: Result | None
+
+
+def run(
+    store: Store,
+    cells: Iterable[Cell],
+    evaluate: Callable[[Cell], Result],
+    *,
+    n_jobs: int | None = None,
+    time_limit: float | None = None,
+    time_budget: float | None = None,
+    retry: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+) -> Summary:
+    """Evaluate the cells that have no result yet, and record each as it comes.
+
+    Parameters
+    ----------
+    store : Store
+    cells : iterable of Cell
+    evaluate : callable
+        Takes a cell, returns its `Result`; raises `CannotRun` where it cannot run. Any other exception becomes the
+        cell's error. It must be picklable when `n_jobs` is not 1.
+    n_jobs : int, optional
+        As joblib takes it; inside ``joblib.parallel_config`` the cells run on the backend named there.
+    time_limit : float, optional
+        Seconds after which a cell is given up (where the system has alarm signals, and the cell runs in its process's
+        main thread).
+    time_budget : float, optional
+        Seconds after which no further cell is begun, and those that run are given up.
+    retry : bool
+        Run the cells again that failed.
+    progress : callable, optional
+        Called with a `Progress` at the start and after every cell.
+
+    Returns
+    -------
+    Summary
+        After Ctrl-C too: what was finished by then is in the store.
+    """
+    cells = list(cells)
+    deadline = None if time_budget is None else time.time() + time_budget
+    watch = _Watch(cells, store, retry, effective_n_jobs(n_jobs), progress)
+    stopped = None
+    with store.runner() as runner:
+        try:
+            while watch.waiting and not (stopped := _over(deadline)):
+                claimed = 0
+                for result in _evaluate_all(
+                    store, runner, watch.waiting, evaluate, n_jobs, time_limit, deadline, retry
+                ):
+                    store.record(result)
+                    watch.saw(result)
+                    claimed += 1
+                if not claimed:
+                    break
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+    stopped = (
+        stopped or (watch.waiting and _over(deadline)) or ("other runners have the rest" if watch.waiting else None)
+    )
+    return Summary(*watch.outcomes(), len(watch.waiting), stopped)
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    packages = ("margindist", "scikit-learn", "numpy", "scipy", "numba")
+    return {"python": python_version(), **{name: version(name) for name in packages}}
+
+
+def _over(deadline):
+    return "the time budget is spent" if deadline is not None and time.time() >= deadline else None
+
+
+def _evaluate_all(store, runner, waiting, evaluate, n_jobs, time_limit, deadline, retry):
+    """Results as they come, in any order, of the waiting cells that this runner could claim."""
+
+    def tasks():
+        for cell in list(waiting):
+            if _over(deadline):
+                return
+            if store.claim(cell, runner, retry=retry):
+                yield delayed(_attempt)(evaluate, cell, time_limit, deadline, os.getpid())
+
+    # One task at a time for each worker: a claimed cell that only waits would be kept from other runners.
+    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
+    for result in parallel(tasks()):
+        if result is not None:
+            yield result
+
+
+def _attempt(evaluate, cell, time_limit, deadline, main_process):
+    """The cell's result, an error included; None if the run's time ended first."""
+    if os.getpid() != main_process and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to answer
+    left = None if deadline is None else max(deadline - time.time(), 0.01)
+    limit = min((seconds for seconds in (time_limit, left) if seconds is not None), default=None)
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
+        warnings.simplefilter("always")
+        try:
+            with _alarm(limit):
+                result = evaluate(cell)
+        except CannotRun as reason:
+            result = Result(cell, "skipped", error=str(reason))
+        except _TimeLimit:
+            if time_limit is None or limit < time_limit:
+                return None
+            result = Result(cell, "failed", error=f"not finished within the limit of {time_limit:g} s")
+        except Exception as error:
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            result = Result(
+                cell, "failed", error=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+            )
+    messages = sorted({f"{warning.category.__name__}: {warning.message}" for warning in caught})
+    detail = {**result.detail, "warnings": messages[:5]} if messages else result.detail
+    return replace(result, detail=detail, seconds=time.perf_counter() - start, versions=versions())
+
+
+@contextmanager
+def _alarm(seconds):
+    main_thread = threading.current_thread() is threading.main_thread()
+    if seconds is None or not hasattr(signal, "setitimer") or not main_thread:
+        yield
+        return
+
+    def ring(*_):
+        raise _TimeLimit
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class _Watch:
+    """Counts cells and foresees the end: a waiting cell will take what its likes took."""
+
+    def __init__(self, cells, store, retry, workers, progress):
+        self.waiting = dict.fromkeys(store.pending(cells, retry=retry))
+        self._total, self._workers, self._progress = len(cells), workers, progress
+        self._seen = {}
+        self._seconds = {}
+        self._report(None)
+
+    def saw(self, result):
+        self.waiting.pop(result.cell, None)
+        self._seen[result.cell] = result.status
+        if result.status != "skipped":
+            for like in _likes(result.cell):
+                count, total = self._seconds.get(like, (0, 0.0))
+                self._seconds[like] = count + 1, total + result.seconds
+        self._report(result)
+
+    def outcomes(self):
+        statuses = list(self._seen.values())
+        return tuple(statuses.count(status) for status in ("done", "failed", "skipped"))
+
+    def _report(self, result):
+        if self._progress is not None:
+            self._progress(Progress(self._total - len(self.waiting), self._total, self._seconds_left(), result))
+
+    def _seconds_left(self):
+        if not self._seconds:
+            return None
+        return sum(map(self._expected, self.waiting)) / self._workers
+
+    def _expected(self, cell):
+        count, total = next(self._seconds[like] for like in _likes(cell) if like in self._seconds)
+        return total / count
+
+
+def _likes(cell):
+    return (cell.dataset, cell.method), ("", cell.method), (cell.dataset, ""), ("", "")

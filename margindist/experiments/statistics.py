@@ -1,0 +1,116 @@
+"""Tests of significance: those the papers used, and those people expect today."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+
+class Comparison(NamedTuple):
+    """The mean difference of two methods' scores, and the probability of one as large if there were none."""
+
+    difference: float
+    p_value: float
+
+    def verdict(self, alpha: float = 0.05) -> str:
+        """Return ``"win"``, ``"tie"`` or ``"loss"`` of the first method at level `alpha`."""
+        if not self.p_value < alpha:  # not a number where every difference is zero
+            return "tie"
+        return "win" if self.difference > 0 else "loss"
+
+
+def paired_t(first: ArrayLike, second: ArrayLike) -> Comparison:
+    """Compare scores on the same splits by Student's paired t-test (LDM, mcODM, MSVMAv).
+
+    Splits of one data set share rows, so their scores are not independent and this test finds differences too easily;
+    `corrected_resampled_t` allows for that.
+    """
+    return _t_of_differences(first, second, lambda n: 1.0 / n)
+
+
+def corrected_resampled_t(first: ArrayLike, second: ArrayLike, *, test_share: float) -> Comparison:
+    r"""Compare scores on the same random splits, allowing for the rows that splits share (Nadeau and Bengio, 2003).
+
+    The variance of the mean difference over `n` splits is taken as
+    :math:`(1/n + \rho/(1 - \rho))` times the variance of a difference, with `test_share` :math:`\rho`.
+    """
+    return _t_of_differences(first, second, lambda n: 1.0 / n + test_share / (1.0 - test_share))
+
+
+def _t_of_differences(first, second, scale):
+    differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    mean, n = float(differences.mean()), differences.size
+    if n < 2:
+        return Comparison(mean, float("nan"))
+    spread = np.sqrt(differences.var(ddof=1) * scale(n))
+    if spread == 0.0:
+        return Comparison(mean, 1.0 if mean == 0.0 else 0.0)
+    return Comparison(mean, float(2.0 * stats.t.sf(abs(mean) / spread, n - 1)))
+
+
+def welch(
+    first: tuple[float, float, int],
+    second: tuple[float, float, int],
+) -> Comparison:
+    """Compare two means by Welch's test (MAMC), each given as (mean, standard deviation, number of splits)."""
+    (mean1, std1, n1), (mean2, std2, n2) = first, second
+    if std1 == std2 == 0.0:
+        return Comparison(mean1 - mean2, 1.0 if mean1 == mean2 else 0.0)
+    return Comparison(
+        mean1 - mean2, float(stats.ttest_ind_from_stats(mean1, std1, n1, mean2, std2, n2, equal_var=False).pvalue)
+    )
+
+
+def win_tie_loss(comparisons: Sequence[Comparison], alpha: float = 0.05) -> tuple[int, int, int]:
+    """Count the wins, ties and losses of the first method over data sets."""
+    verdicts = [comparison.verdict(alpha) for comparison in comparisons]
+    return verdicts.count("win"), verdicts.count("tie"), verdicts.count("loss")
+
+
+def wilcoxon(first: ArrayLike, second: ArrayLike) -> Comparison:
+    """Compare two methods over data sets by Wilcoxon's signed-rank test (Demsar, 2006), a mean score a data set."""
+    differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    if not differences.any():
+        return Comparison(0.0, 1.0)
+    return Comparison(float(differences.mean()), float(stats.wilcoxon(differences).pvalue))
+
+
+def holm(p_values: ArrayLike) -> np.ndarray:
+    """Return p-values adjusted for the number of tests by Holm's step-down rule; each may be held against alpha."""
+    p_values = np.asarray(p_values, dtype=float)
+    order = np.argsort(p_values)
+    factors = np.arange(p_values.size, 0, -1)
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
+    return adjusted
+
+
+def average_ranks(scores: ArrayLike) -> np.ndarray:
+    """Return each method's rank averaged over data sets; `scores` has a row a data set, and 1 is the best rank."""
+    return stats.rankdata(-np.asarray(scores, dtype=float), axis=1).mean(axis=0)
+
+
+def friedman(scores: ArrayLike) -> tuple[float, float]:
+    """Test whether all methods are alike: Friedman's statistic in Iman and Davenport's form, and its p-value.
+
+    `scores` has a row a data set and a column a method.
+    """
+    scores = np.asarray(scores, dtype=float)
+    n, k = scores.shape
+    if n < 2 or k < 3:
+        raise ValueError(f"friedman: needs two data sets and three methods or more, got {n} and {k}.")
+    ranks = average_ranks(scores)
+    chi = 12.0 * n / (k * (k + 1)) * (np.sum(ranks**2) - k * (k + 1) ** 2 / 4.0)
+    rest = n * (k - 1) - chi
+    if rest <= 0.0:  # every data set ranks the methods alike
+        return float("inf"), 0.0
+    statistic = (n - 1) * chi / rest
+    return float(statistic), float(stats.f.sf(statistic, k - 1, (k - 1) * (n - 1)))
+
+
+def critical_difference(n_methods: int, n_datasets: int, alpha: float = 0.05) -> float:
+    """Return the difference of average ranks that two methods must exceed to differ by Nemenyi's test."""
+    q = stats.studentized_range.ppf(1.0 - alpha, n_methods, np.inf) / np.sqrt(2.0)
+    return float(q * np.sqrt(n_methods * (n_methods + 1) / (6.0 * n_datasets)))

@@ -1,0 +1,299 @@
+"""One SQLite file of results, a row a cell, written whole or not at all.
+
+A *cell* is the smallest piece of work that is kept: one method on one split of one data set in one experiment. Several
+runners may work on one store. Before a runner begins a cell it *claims* it; the claim of a runner that has died (its
+process is gone, or its heart has not beaten for a minute) counts for nothing, so a killed run leaves no trace but the
+results it had finished.
+"""
+
+import json
+import os
+import platform
+import sqlite3
+import threading
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_FORMAT = 1
+_HEARTBEAT = 5.0
+_DEAD_AFTER = 60.0
+_TABLES = """
+CREATE TABLE IF NOT EXISTS results (
+    experiment TEXT, dataset TEXT, method TEXT, split INTEGER,
+    status TEXT NOT NULL CHECK (status IN ('done', 'failed', 'skipped')),
+    score REAL, parameters TEXT, fit_seconds REAL, predict_seconds REAL, seconds REAL,
+    seed INTEGER, checksum TEXT, detail TEXT, error TEXT, versions TEXT, finished TEXT,
+    PRIMARY KEY (experiment, dataset, method, split)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS claims (
+    experiment TEXT, dataset TEXT, method TEXT, split INTEGER, runner TEXT NOT NULL,
+    PRIMARY KEY (experiment, dataset, method, split)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS runners (runner TEXT PRIMARY KEY, host TEXT, pid INTEGER, beat REAL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+"""
+
+
+class StoreError(ValueError):
+    """The file cannot serve as a store; the message says why in one sentence."""
+
+
+class Cell(NamedTuple):
+    """The smallest piece of work whose result is kept."""
+
+    experiment: str
+    dataset: str
+    method: str
+    split: int
+
+    def __str__(self) -> str:
+        return f"{self.experiment}/{self.dataset}/{self.method}/{self.split}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """What became of a cell.
+
+    Parameters
+    ----------
+    cell : Cell
+    status : {"done", "failed", "skipped"}
+        Skipped means that the cell could not run here (no data, too large) and `error` says why; it is tried again
+        in the next run. Failed means that it ran and did not end well; it is kept until somebody asks for a retry.
+    score : float, optional
+        The experiment's main figure, mostly the accuracy on the test part.
+    parameters : dict
+        The parameters chosen.
+    fit_seconds, predict_seconds, seconds : float, optional
+        Time of the final fit, of the prediction, and of the whole cell.
+    seed : int, optional
+    checksum : str, optional
+        Of the data.
+    detail : dict
+        Whatever else the experiment measures, as JSON.
+    error : str, optional
+    versions : dict
+    finished : str
+        When, in UTC.
+    """
+
+    cell: Cell
+    status: str = "done"
+    score: float | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    fit_seconds: float | None = None
+    predict_seconds: float | None = None
+    seconds: float | None = None
+    seed: int | None = None
+    checksum: str | None = None
+    detail: dict[str, Any] = field(default_factory=dict)
+    error: str | None = None
+    versions: dict[str, str] = field(default_factory=dict)
+    finished: str = ""
+
+
+_COLUMNS = tuple(name for name in Result.__dataclass_fields__ if name != "cell")
+_AS_JSON = frozenset({"parameters", "detail", "versions"})
+_KEY = "experiment = ? AND dataset = ? AND method = ? AND split = ?"
+
+
+class Store:
+    """A file of results.
+
+    Parameters
+    ----------
+    path : str or path
+        Created if it does not exist. ``":memory:"`` keeps everything in memory.
+
+    Examples
+    --------
+    >>> from margindist.experiments.store import Cell, Result, Store
+    >>> cell = Cell("demo", "iris", "ldm", 0)
+    >>> with Store(":memory:") as store:
+    ...     store.record(Result(cell, score=0.97))
+    ...     [result.score for result in store.results("demo")]
+    [0.97]
+    """
+
+    def __init__(self, path: str | os.PathLike):
+        self.path = path
+        self._lock = threading.Lock()  # joblib asks for tasks from a thread of its own
+        try:
+            if str(path) != ":memory:":
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, timeout=60.0, isolation_level=None, check_same_thread=False)
+        except (OSError, sqlite3.Error) as error:
+            raise StoreError(f"{path}: no results can be kept here ({error}); name another file.") from None
+        try:
+            self._open()
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self):
+        try:
+            (found,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if found > _FORMAT:
+                raise StoreError(
+                    f"{self.path}: written by a newer margindist (format {found}, this reads {_FORMAT}); upgrade it."
+                )
+            if found < _FORMAT:
+                self._connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        except sqlite3.DatabaseError as error:
+            raise StoreError(f"{self.path}: not a file of results ({error}); name another file.") from None
+
+    def __enter__(self) -> "Store":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    @contextmanager
+    def _transaction(self):
+        with self._lock:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+            except BaseException:
+                self._connection.execute("ROLLBACK")
+                raise
+            self._connection.execute("COMMIT")
+
+    def record(self, result: Result) -> None:
+        """Keep a result and give its claim back, both or neither."""
+        values = [
+            json.dumps(value, default=_plain) if name in _AS_JSON else value
+            for name, value in ((name, getattr(result, name)) for name in _COLUMNS)
+        ]
+        if not result.finished:
+            values[_COLUMNS.index("finished")] = datetime.now(UTC).isoformat(timespec="seconds")
+        marks = ", ".join("?" * (4 + len(_COLUMNS)))
+        with self._transaction() as connection:
+            connection.execute(
+                f"INSERT OR REPLACE INTO results (experiment, dataset, method, split, {', '.join(_COLUMNS)})"
+                f" VALUES ({marks})",
+                [*result.cell, *values],
+            )
+            connection.execute(f"DELETE FROM claims WHERE {_KEY}", result.cell)
+
+    def results(self, experiment: str | None = None) -> list[Result]:
+        """Return every result, or those of one experiment, in the order of their cells."""
+        where, values = ("", ()) if experiment is None else (" WHERE experiment = ?", (experiment,))
+        with self._lock:
+            rows = self._connection.execute(
+                f"SELECT experiment, dataset, method, split, {', '.join(_COLUMNS)} FROM results{where}"
+                " ORDER BY experiment, dataset, method, split",
+                values,
+            ).fetchall()
+        return [_result(row) for row in rows]
+
+    def result(self, cell: Cell) -> Result | None:
+        """Return the result of one cell, or None."""
+        with self._lock:
+            row = self._connection.execute(
+                f"SELECT experiment, dataset, method, split, {', '.join(_COLUMNS)} FROM results WHERE {_KEY}", cell
+            ).fetchone()
+        return None if row is None else _result(row)
+
+    def pending(self, cells: Iterable[Cell], *, retry: bool = False) -> list[Cell]:
+        """Return the cells that have no result; skipped ones count as such, failed ones only with `retry`."""
+        kept = "('done')" if retry else "('done', 'failed')"
+        with self._lock:
+            rows = self._connection.execute(
+                f"SELECT experiment, dataset, method, split FROM results WHERE status IN {kept}"
+            ).fetchall()
+        finished = {Cell(*row) for row in rows}
+        return [cell for cell in cells if cell not in finished]
+
+    def forget(self, experiment: str) -> None:
+        """Remove an experiment's results."""
+        with self._transaction() as connection:
+            connection.execute("DELETE FROM results WHERE experiment = ?", (experiment,))
+
+    def note(self, name: str, value: Any = None) -> Any:
+        """Keep a value (as JSON) under a name, or without a value return what is kept, or None."""
+        if value is None:
+            with self._lock:
+                row = self._connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
+            return None if row is None else json.loads(row[0])
+        with self._transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value, default=_plain)))
+        return value
+
+    @contextmanager
+    def runner(self) -> Iterator[str]:
+        """Register a runner while the block lasts; its claims end with it."""
+        name, stop = uuid.uuid4().hex, threading.Event()
+        self._beat(name)
+        heart = threading.Thread(target=self._beat_until, args=(name, stop), daemon=True)
+        heart.start()
+        try:
+            yield name
+        finally:
+            stop.set()
+            heart.join()
+            with self._transaction() as connection:
+                connection.execute("DELETE FROM claims WHERE runner = ?", (name,))
+                connection.execute("DELETE FROM runners WHERE runner = ?", (name,))
+
+    def claim(self, cell: Cell, runner: str, *, retry: bool = False) -> bool:
+        """Claim a cell for a runner; False if it is finished or another living runner has it."""
+        kept = ("done",) if retry else ("done", "failed")
+        with self._transaction() as connection:
+            row = connection.execute(f"SELECT status FROM results WHERE {_KEY}", cell).fetchone()
+            if row is not None and row[0] in kept:
+                return False
+            holder = connection.execute(
+                f"SELECT runner, host, pid, beat FROM claims LEFT JOIN runners USING (runner) WHERE {_KEY}", cell
+            ).fetchone()
+            if holder is not None and holder[0] != runner and _is_alive(*holder[1:]):
+                return False
+            connection.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?, ?)", (*cell, runner))
+            return True
+
+    def _beat(self, runner):
+        with self._transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO runners VALUES (?, ?, ?, ?)",
+                (runner, platform.node(), os.getpid(), time.time()),
+            )
+
+    def _beat_until(self, runner, stop):
+        while not stop.wait(_HEARTBEAT):
+            self._beat(runner)
+
+
+def _is_alive(host, pid, beat):
+    if host is None or time.time() - beat > _DEAD_AFTER:
+        return False
+    if host != platform.node() or os.name != "posix":
+        return True
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _result(row):
+    values = dict(zip(_COLUMNS, row[4:]))
+    for name in _AS_JSON:
+        values[name] = json.loads(values[name])
+    return Result(Cell(*row[:4]), **values)
+
+
+def _plain(value):
+    """Numpy's scalars and arrays as JSON's numbers and lists."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,462 @@
+"""Files of every format: round trips, guesses, refusals, fuzzing, a long file in little memory."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import dump_svmlight_file, load_svmlight_file
+
+from margindist.datasets import DataError, read_file
+from margindist.datasets.svmlight import read_svmlight
+
+PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+FUZZ = settings(max_examples=60, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+        return path
+
+    return write
+
+
+def refusal(path, **options):
+    """Return the one sentence with which a file is refused."""
+    with pytest.raises(DataError) as caught:
+        read_file(path, **options)
+    sentence = str(caught.value)
+    assert "\n" not in sentence
+    assert sentence.endswith((".", "?"))
+    return sentence
+
+
+def mixed_table(rng, rows=40):
+    frame = pd.DataFrame(
+        {
+            "width": rng.standard_normal(rows),
+            "count": rng.integers(0, 9, rows).astype(float),
+            "colour": rng.choice(["red", "light blue", "it's, well"], rows),
+            "kind": rng.choice(["a", "b", "c"], rows),
+        }
+    )
+    frame.loc[3, "width"] = np.nan
+    frame.loc[5, "colour"] = None
+    return frame
+
+
+def to_arff(frame):
+    def quoted(value):
+        if isinstance(value, float):
+            return "?" if np.isnan(value) else repr(value)
+        return "?" if value is None or value != value else "'" + value.replace("'", "\\'") + "'"
+
+    lines = ["% a comment", "@RELATION test", ""]
+    for name in frame.columns:
+        if frame[name].dtype.kind == "f":
+            lines.append(f"@attribute {name} numeric")
+        else:
+            lines.append(f"@attribute '{name}' {{" + ", ".join(map(quoted, sorted(set(frame[name].dropna())))) + "}")
+    lines.append("@data")
+    lines += [",".join(map(quoted, row)) for row in frame.itertuples(index=False)]
+    return "\n".join(lines) + "\n"
+
+
+def assert_same_table(data, frame):
+    assert data.feature_names == ("width", "count", "colour")
+    assert data.target_name == "kind"
+    np.testing.assert_array_equal(data.y, frame["kind"].to_numpy(dtype=str))
+    np.testing.assert_array_equal(data.X[["width", "count"]].to_numpy(), frame[["width", "count"]].to_numpy())
+    assert str(data.X["colour"].dtype) == "category"
+    assert data.X["colour"].astype(object).where(data.X["colour"].notna(), None).tolist() == [
+        value if isinstance(value, str) else None for value in frame["colour"]
+    ]
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".bz2", ".xz"])
+@pytest.mark.parametrize("kind", ["comma.csv", "tab.tsv", "semicolon.csv", "bar.txt", "weka.arff", "noname"])
+def test_text_tables_round_trip(write, rng, kind, packed):
+    frame = mixed_table(rng)
+    delimiter = {"comma.csv": ",", "tab.tsv": "\t", "semicolon.csv": ";", "bar.txt": "|", "noname": ","}.get(kind)
+    text = frame.to_csv(sep=delimiter, index=False) if delimiter else to_arff(frame)
+    content = PACK.get(packed, bytes)(text.encode())
+    assert_same_table(read_file(write(kind + packed, content), target="kind"), frame)
+
+
+def test_parquet_round_trips(tmp_path, rng):
+    frame = mixed_table(rng)
+    frame.to_parquet(tmp_path / "t.parquet")
+    assert_same_table(read_file(tmp_path / "t.parquet"), frame)
+    frame.astype({"colour": "category", "kind": "category"}).to_parquet(tmp_path / "c.pq")
+    assert_same_table(read_file(tmp_path / "c.pq"), frame)
+    dated = frame.assign(day=pd.Timestamp("2020-01-01"), flag=[True, False] * 20, whole=range(0, 80, 2))
+    dated.to_parquet(tmp_path / "unnamed")
+    data = read_file(tmp_path / "unnamed", target="kind")
+    assert data.X["flag"].tolist() == [1.0, 0.0] * 20
+    assert "day" not in data.feature_names
+    assert any("neither numbers nor text left out: 'day'" in note for note in data.notes)
+
+
+@pytest.mark.parametrize("packed", ["", ".gz", ".bz2", ".xz"])
+@pytest.mark.parametrize("zero_based", [True, False])
+def test_svmlight_round_trips(tmp_path, rng, packed, zero_based):
+    X = sp.random_array((50, 30), density=0.2, rng=rng, format="lil")
+    X[0, 0] = 0.5
+    X[1, 29] = -1e-300
+    X = sp.csr_matrix(X)
+    y = rng.integers(-1, 3, 50)
+    text = io.BytesIO()
+    dump_svmlight_file(X, y, text, zero_based=zero_based, comment="made for a test")
+    path = tmp_path / f"data.svm{packed}"
+    path.write_bytes(PACK.get(packed, bytes)(text.getvalue()))
+    data = read_file(path)
+    reference, labels = load_svmlight_file(io.BytesIO(text.getvalue()), zero_based=zero_based)
+    assert data.X.dtype == np.float64
+    assert (reference != data.X).nnz == 0
+    np.testing.assert_array_equal(data.y, labels)
+    assert f"start at {0 if zero_based else 1}" in data.notes[0]
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_npz_round_trips(tmp_path, rng, sparse):
+    X = rng.integers(0, 2, (20, 6)).astype(np.int8)
+    y = np.array(["no", "yes"] * 10)
+    parts = sp.csr_matrix(X)
+    stored = (
+        {"data": parts.data, "indices": parts.indices, "indptr": parts.indptr, "shape": X.shape} if sparse else {"X": X}
+    )
+    splits = {"train": np.arange(10)[None], "test": np.arange(10, 20)[None]}
+    np.savez_compressed(tmp_path / "data.npz", y=y, y3=np.arange(20) % 3, **stored, **splits)
+    data = read_file(tmp_path / "data.npz")
+    assert data.X.dtype == np.float64
+    np.testing.assert_array_equal(data.X.toarray() if sparse else data.X, X)
+    np.testing.assert_array_equal(data.y, y)
+    np.testing.assert_array_equal(data.splits[0][1], np.arange(10, 20))
+    assert read_file(tmp_path / "data.npz", target="y3").y.max() == 2
+    assert "no array 'y4'" in refusal(tmp_path / "data.npz", target="y4")
+
+
+NUMBERS = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False).map(repr),
+    st.floats(-1e6, 1e6).map(lambda x: f"{x:.16g}"),
+    st.floats(-1e6, 1e6).map(lambda x: f"{x:.25f}"),
+    st.tuples(st.integers(-(10**19), 10**19), st.integers(-40, 40)).map(lambda pair: f"{pair[0]}e{pair[1]}"),
+    st.tuples(st.integers(0, 2**53), st.integers(1, 300)).map(lambda pair: f"{(2 * pair[0] + 1) * 2**60}e-{pair[1]}"),
+    st.integers(-(10**6), 10**6).map(str),
+)
+
+
+@given(numbers=st.lists(NUMBERS, min_size=1, max_size=30))
+@settings(deadline=None)
+def test_svmlight_numbers_are_rounded_as_python_rounds_them(numbers):
+    numbers = [text for text in numbers if np.isfinite(float(text))] or ["1"]
+    line = "1 " + " ".join(f"{k + 1}:{text}" for k, text in enumerate(numbers)) + "\n"
+    X, _, _ = read_svmlight(io.BytesIO(line.encode()), "test")
+    assert X.data.tolist() == [float(text) for text in numbers]
+
+
+def test_svmlight_lines_may_cross_blocks(monkeypatch, rng):
+    X = sp.random_array((300, 40), density=0.3, rng=rng, format="csr")
+    text = io.BytesIO()
+    dump_svmlight_file(sp.csr_matrix(X), rng.integers(0, 2, 300), text, zero_based=False)
+    expected, labels, _ = read_svmlight(io.BytesIO(text.getvalue()), "test")
+    monkeypatch.setattr("margindist.datasets.svmlight._BLOCK_BYTES", 100)
+    found, again, _ = read_svmlight(io.BytesIO(text.getvalue()), "test")
+    assert (found != expected).nnz == 0
+    np.testing.assert_array_equal(again, labels)
+    with pytest.raises(DataError, match="line 301: expected index:value pairs"):
+        read_svmlight(io.BytesIO(text.getvalue() + b"1 2:3 x\n"), "test")
+
+
+def test_long_svmlight_with_short_values_is_kept_in_single_precision(monkeypatch):
+    monkeypatch.setattr("margindist.datasets.svmlight._LARGE", 10)
+    X, _, notes = read_svmlight(io.BytesIO(b"1 1:0.5 2:3\n-1 2:1\n"), "test")
+    assert X.dtype == np.float32
+    assert "single precision" in notes[1]
+    X, _, notes = read_svmlight(io.BytesIO(b"1 1:0.1 2:3\n-1 2:1\n"), "test")
+    assert X.dtype == np.float64
+    assert len(notes) == 1
+
+
+_MEMORY_PROGRAM = """
+import sys
+from pathlib import Path
+from margindist.datasets import read_file
+
+def resident(field):
+    line = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(field))
+    return int(line.split()[1]) * 1024
+
+path = Path(sys.argv[1])
+read_file(Path(sys.argv[2]))  # compiles
+Path("/proc/self/clear_refs").write_text("5")
+before = resident("VmRSS")
+data = read_file(path)
+print((resident("VmHWM") - before) / path.stat().st_size, data.X.nnz)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures memory as Linux counts it")
+def test_a_long_svmlight_file_is_read_in_little_memory(write, rng):
+    """MARGINDIST_LONG_FILE sets the size in MB; a few hundred show that the share of the file's size stays."""
+    megabytes = float(os.environ.get("MARGINDIST_LONG_FILE", "12"))
+    lines = []
+    for label in rng.integers(0, 2, 500):
+        columns = np.sort(rng.choice(50_000, 80, replace=False)) + 1
+        lines.append(f"{label} " + " ".join(f"{k}:{x:.4f}" for k, x in zip(columns, rng.random(80), strict=True)))
+    block = "\n".join(lines) + "\n"
+    repeats = int(megabytes * 1e6 / len(block)) + 1
+    path, small = write("long.svm", block * repeats), write("small.svm", "1 1:2\n0 1:3.1\n")
+    command = [sys.executable, "-c", _MEMORY_PROGRAM, str(path), str(small)]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    share, entries = run.stdout.split()
+    assert int(entries) == 80 * 500 * repeats
+    arrays = 12 * int(entries) / path.stat().st_size
+    assert float(share) < 1.2 * arrays + 8 / megabytes
+    assert float(share) < 2
+
+
+def test_target_is_guessed_and_said(write):
+    rows = "".join(f"{k % 3},{k * 0.37},{k * 1.7}\n" for k in range(60))
+    data = read_file(write("first.csv", "a,b,c\n" + rows))
+    assert data.target_name == "a"
+    assert data.notes[-1].startswith("The first column, 'a', was taken as the target")
+    data = read_file(write("named.csv", "a,Class,c\n" + "".join(f"{k},{k % 2},{k % 3}\n" for k in range(5))))
+    assert data.target_name == "Class"
+    data = read_file(write("last.csv", "a,b\n1.5,u\n2.5,v\n"))
+    assert data.notes == ("The last column, 'b', was taken as the target.",)
+    for target in ("a", 0, "0", -3):
+        assert read_file(write("given.csv", "a,b,c\n1,2,3\n2,1,3\n"), target=target).target_name == "a"
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("1,2,x\n3,4,y\n", ("x0", "x1")),
+        ("y,n,y\nn,y,n\ny,y,n\n", ("x0", "x1")),
+        ("size,weight,label\n3,4,1\n5,6,0\n", ("size", "weight")),
+        ("colour,form,kind\nred,round,a\nblue,square,b\n", ("colour", "form")),
+        (",a,target\n0,5,p\n1,6,q\n", ("x0", "a")),
+        ("a,a,target\n0,5,p\n1,6,q\n", ("a", "a.1")),
+        ("\ufeffa,b,target\n0,5,p\n1,6,q\n", ("a", "b")),
+        ("1 2 x\n3 4 y\n", ("x0", "x1")),
+    ],
+)
+def test_first_line_is_names_or_data(write, text, names):
+    assert read_file(write("t.csv", text)).feature_names == names
+
+
+def test_numbers_with_decimal_commas(write):
+    data = read_file(write("t.csv", "a;b;y\n1,5;2;u\n-2,25;3;v\n"))
+    np.testing.assert_array_equal(data.X, [[1.5, 2], [-2.25, 3]])
+    assert "Commas within numbers were taken as decimal points." in data.notes
+
+
+def test_a_column_that_turns_into_text_late_keeps_its_spelling(write):
+    text = "a,b,y\n" + "".join(f"{k % 7:03d},{k % 5},{k % 2}\n" for k in range(100)) + "late,5,1\n"
+    assert sorted(read_file(write("t.csv", text)).X["a"].cat.categories) == [*(f"00{k}" for k in range(7)), "late"]
+
+
+def test_what_says_nothing_is_left_out_and_said(write):
+    rows = "".join(f"{k},name{k},5,{k % 7},{'' if k == 4 else k % 2}\n" for k in range(30))
+    data = read_file(write("t.csv", "id,name,unit,x,y\n" + rows))
+    assert data.feature_names == ("x",)
+    assert data.X.shape == (29, 1)
+    text = " ".join(data.notes)
+    for sentence in (
+        "1 row without a value in 'y' left out.",
+        "1 column with the same value in every row left out: 'unit'.",
+        "1 column with a different text in every row left out: 'name'.",
+        "1 column with a running number of the rows left out: 'id'.",
+    ):
+        assert sentence in text
+    whole = read_file(write("u.csv", "id,name,unit,x,y\n" + rows), target=False)
+    assert whole.y is None
+    assert whole.X.shape == (30, 5)
+
+
+def test_sparse_arff(write):
+    header = "@relation r\n@attribute a numeric\n@attribute b {no,yes}\n@attribute class {p,q}\n@data\n"
+    data = read_file(write("t.arff", header + "{0 1.5, 2 q}\n{1 yes}\n{0 ?}\n"))
+    assert data.X["b"].tolist() == ["no", "yes", "no"]
+    assert data.X["a"].isna().tolist() == [False, False, True]
+    assert data.y.tolist() == ["q", "p", "p"]
+    for bad in ("{0 1, 0 2}", "{5 1}", "{0 1", "{1 maybe}"):
+        assert "line 7" in refusal(write("t.arff", header + "{1 yes}\n" + bad + "\n"))
+
+
+def test_keel_dialect_of_arff(write):
+    header = "@relation r\n@attribute a real [0.0, 1.0]\n@attribute c {R, M}\n@inputs a\n@outputs c\n"
+    data = read_file(write("t.dat", header + "@data\n0.5, R\n0.25, M\n"))
+    np.testing.assert_array_equal(data.X, [[0.5], [0.25]])
+    assert data.y.tolist() == ["R", "M"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("t.csv", "", "t.csv: the file is empty"),
+        ("t.csv", "\n\n", "no rows"),
+        ("t.csv", "a,y\n", "one|no rows|two classes"),
+        ("t.csv", "a,b,y\n1,2,u\n3,v\n", "line 3: expected 3 fields, got 2"),
+        ("t.csv", "a,b,y\n1,2,u\n3,4,v,5\n", "line 3: expected 3 fields, got 4"),
+        ("t.csv", b"a,y\n1,u\n2,\xff\n", "line 3: byte 0xff is not UTF-8"),
+        ("t.csv", b"a,y\n1,u\n2,\x00\n", "line 3: expected text, got a zero byte"),
+        ("t.csv", 'a,y\n1,"u\n', "unexpected end of data"),
+        ("t.csv", "a,y\n1,u\n2,u\n", "at least two classes in the target column 'y', got only u"),
+        ("t.csv", "a,y\n1,\n2,\n", "target column 'y' is empty"),
+        ("t.csv", "a,y\n1,u\ninf,v\n", "line 3: the column 'a' has an infinite value"),
+        ("t.csv", "y\n1\n2\n", "at least two columns"),
+        ("t.csv", "a,y\n5,u\n5,v\n", "no column says anything"),
+        ("t.csv", "a,y\n" + "".join(f"{k % 3},{k / 7}\n" for k in range(80)), "looks continuous"),
+        ("t.svm", "1 1:2\n2 3:x\n", "t.svm, line 2: expected a finite number"),
+        ("t.svm", "1 1:2\n\n# no\nu 3:1\n", "t.svm, line 4: expected a number as label"),
+        ("t.svm", "1 1:2\n2 3:1 2:1\n", "line 2: has column numbers that do not ascend"),
+        ("t.svm", "1 1:2\n2 3:1 4\n", "line 2: expected index:value"),
+        ("t.svm", "1 1:2\n2 3:1e999\n", "line 2: expected a finite number"),
+        ("t.svm", "1 qid:3 1:2\n", "line 1: has a query number"),
+        ("t.svm", "1,2 1:2\n", "line 1: has several labels"),
+        ("t.svm", "1 1:2\n1 2:3\n", "at least two classes in the labels, got only 1"),
+        ("t.svm", "# nothing\n", "no rows"),
+        (
+            "t.arff",
+            "@relation r\n@attribute a numeric\n@attribute y {u,v}\n@data\n1,u\nx,v\n",
+            "line 6: expected a finite",
+        ),
+        (
+            "t.arff",
+            "@relation r\n@attribute a numeric\n@attribute y {u,v}\n@data\n1,u\n1,w\n",
+            "line 6: 'w' is not among",
+        ),
+        (
+            "t.arff",
+            "@relation r\n@attribute a numeric\n@attribute y {u,v}\n@data\n1,u,2\n",
+            "line 5: expected 2 fields",
+        ),
+        ("t.arff", "@relation r\n@attribute a relational\n", "line 2: the type 'relational'"),
+        ("t.arff", "@relation r\n@attribute a numeric\n", "expected a line with @data"),
+        ("t.arff", "@relation r\nhello\n", "line 2: expected @relation, @attribute or @data"),
+        ("t.npz", "nonsense", "t.npz: the file cannot be read"),
+        ("t.parquet", "nonsense", "t.parquet: the file cannot be read"),
+        ("t.csv.gz", "nonsense", "t.csv.gz: the file is damaged"),
+        ("t.csv.gz", gzip.compress(b"a,y\n1,u\n2,v\n" * 9)[:-9], "ends too early"),
+        ("t.csv.xz", lzma.compress(b"a,y\n1,u\n2,v\n" * 9)[:-9], "ends too early|damaged"),
+        ("t.parquet.gz", gzip.compress(b"PAR1"), "unpack it first"),
+    ],
+)
+def test_refusals_are_one_sentence(write, name, content, sentence):
+    assert re.search(sentence, refusal(write(name, content)))
+
+
+def test_other_refusals(write, tmp_path):
+    assert "got a folder" in refusal(tmp_path)
+    assert "no such file" in refusal(tmp_path / "none.csv")
+    path = write("t.csv", "length,width,kind\n1,2,u\n3,4,v\n")
+    assert "no column 'lenght'; did you mean one of 'length'" in refusal(path, target="lenght")
+    assert "numbered from 0 to 2" in refusal(path, target=7)
+    assert "label first" in refusal(write("t.svm", "1 1:1\n2 1:2\n"), target="a")
+
+
+def test_npz_refusals(tmp_path):
+    path = tmp_path / "t.npz"
+    for arrays, sentence in (
+        ({"X": np.eye(3)}, "no array 'y'"),
+        ({"y": np.eye(3)}, "expected the arrays X"),
+        ({"X": np.eye(3), "y": np.arange(4)}, "expected 3 labels in 'y'"),
+        ({"X": np.full((2, 2), np.inf), "y": [0, 1]}, "infinite values"),
+        ({"X": np.eye(2), "y": [0, 1], "train": [[5]], "test": [[1]]}, "rows that are not there"),
+        ({"data": [1.0], "indices": [9], "indptr": [0, 1, 1], "shape": [2, 2], "y": [0, 1]}, "cannot be read"),
+        ({"X": np.array([[{}]], dtype=object), "y": [0]}, "cannot be read"),
+    ):
+        np.savez(path, **arrays)
+        assert sentence in refusal(path)
+
+
+def read_or_refuse(path):
+    try:
+        read_file(path)
+    except DataError as error:
+        assert "\n" not in str(error)
+
+
+ENDINGS = ["x.csv", "x.svm", "x.arff", "x.npz", "x.parquet", "x.csv.gz", "x.svm.bz2", "x.arff.xz", "x"]
+
+
+@FUZZ
+@given(name=st.sampled_from(ENDINGS), content=st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(tmp_path, name, content):
+    path = tmp_path / name
+    path.write_bytes(content)
+    read_or_refuse(path)
+
+
+@FUZZ
+@given(
+    name=st.sampled_from(["x.csv", "x.svm", "x.arff", "x"]),
+    pieces=st.lists(
+        st.sampled_from([*"01.5e-+:,;\t \n\r'\"{}?%@#ab_\\é", "\n", "@data\n", "@attribute a ", "1:"]), max_size=80
+    ),
+)
+def test_any_text_is_read_or_refused(tmp_path, name, pieces):
+    path = tmp_path / name
+    path.write_text("".join(pieces), encoding="utf-8", newline="")
+    read_or_refuse(path)
+
+
+@pytest.fixture(scope="module")
+def valid_files(tmp_path_factory):
+    """Return one small valid file of each format, as bytes."""
+    rng = np.random.default_rng(3)
+    folder = tmp_path_factory.mktemp("valid")
+    frame = mixed_table(rng, rows=8)
+    frame.to_csv(folder / "x.csv", index=False)
+    (folder / "x.arff").write_text(to_arff(frame))
+    frame.to_parquet(folder / "x.parquet")
+    (folder / "x.svm").write_text("1 1:2 3:0.5\n-1 2:1e-3 # two\n1 1:1\n")
+    np.savez_compressed(folder / "x.npz", X=rng.random((6, 2)), y=[0, 1] * 3, train=[[0, 1]], test=[[2]])
+    sparse = sp.csr_matrix(rng.integers(0, 2, (6, 4)))
+    np.savez(
+        folder / "y.npz", data=sparse.data, indices=sparse.indices, indptr=sparse.indptr, shape=[6, 4], y=[0, 1] * 3
+    )
+    (folder / "x.csv.gz").write_bytes(gzip.compress((folder / "x.csv").read_bytes()))
+    (folder / "x.svm.bz2").write_bytes(bz2.compress((folder / "x.svm").read_bytes()))
+    (folder / "x.arff.xz").write_bytes(lzma.compress((folder / "x.arff").read_bytes()))
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    for path in folder.iterdir():
+        read_file(path)
+    return files
+
+
+@settings(FUZZ, max_examples=200)
+@given(draw=st.data())
+def test_damaged_files_are_read_or_refused(tmp_path, valid_files, draw):
+    name = draw.draw(st.sampled_from(sorted(valid_files)))
+    content = bytearray(valid_files[name])
+    for _ in range(draw.draw(st.integers(1, 4))):
+        at = draw.draw(st.integers(0, len(content)))
+        how = draw.draw(st.sampled_from(["flip", "cut", "insert", "remove"]))
+        if how == "cut":
+            del content[at:]
+        elif how == "insert":
+            content[at:at] = draw.draw(st.binary(max_size=5))
+        elif how == "remove":
+            del content[at : at + draw.draw(st.integers(1, 20))]
+        elif at < len(content):
+            content[at] ^= draw.draw(st.integers(1, 255))
+    path = tmp_path / name
+    path.write_bytes(content)
+    read_or_refuse(path)

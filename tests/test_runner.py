@@ -1,0 +1,208 @@
+"""The store and the runner: nothing lost, nothing twice, whatever happens."""
+
+import multiprocessing
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+from margindist.experiments.runner import CannotRun, Progress, run
+from margindist.experiments.store import Cell, Result, Store, StoreError
+
+CELLS = [Cell("test", dataset, method, split) for dataset in "ab" for method in "xyz" for split in range(4)]
+
+
+def evaluate(cell):
+    """A deterministic score; leaves a trace of every evaluation beside the store."""
+    return Result(cell, score=cell.split + 0.25 * "xyz".index(cell.method), parameters={"C": 1.0})
+
+
+class Traced:
+    """Appends a line a finished evaluation, in one write, so that what was computed twice shows."""
+
+    def __init__(self, path, seconds=0.0):
+        self.path, self.seconds = str(path), seconds
+
+    def __call__(self, cell):
+        time.sleep(self.seconds)
+        with open(self.path, "a") as trace:
+            trace.write(f"{cell}\n")
+        return evaluate(cell)
+
+
+def table(store):
+    return [(result.cell, result.score, result.parameters) for result in store.results()]
+
+
+def expected():
+    return sorted((cell, evaluate(cell).score, {"C": 1.0}) for cell in CELLS)
+
+
+def test_every_cell_is_recorded_with_its_circumstances(tmp_path):
+    seen: list[Progress] = []
+    with Store(tmp_path / "results.sqlite") as store:
+        summary = run(store, CELLS, evaluate, progress=seen.append)
+        assert summary == (len(CELLS), 0, 0, 0, None)
+        assert table(store) == expected()
+        result = store.results("test")[0]
+    assert result.versions["numpy"] and result.finished.endswith("+00:00") and result.seconds >= 0
+    assert [progress.finished for progress in seen] == list(range(len(CELLS) + 1))
+    assert seen[0].seconds_left is None and seen[-1].seconds_left == 0.0
+
+
+def test_a_second_run_does_nothing(tmp_path):
+    trace = tmp_path / "trace"
+    with Store(tmp_path / "results.sqlite") as store:
+        run(store, CELLS, Traced(trace))
+        run(store, CELLS, Traced(trace))
+    assert len(trace.read_text().splitlines()) == len(CELLS)
+
+
+def refuse(cell):
+    raise CannotRun("no data")
+
+
+def fail(cell):
+    warnings.warn("odd", stacklevel=1)
+    raise ValueError("no good")
+
+
+def test_reasons_are_kept_and_only_some_cells_are_tried_again():
+    with Store(":memory:") as store:
+        assert run(store, CELLS[:1], refuse).skipped == 1
+        assert store.results()[0].error == "no data"
+        assert run(store, CELLS[:1], fail).failed == 1  # skipped ones are tried again
+        (result,) = store.results()
+        assert result.error.startswith("ValueError: no good") and result.detail["warnings"] == ["UserWarning: odd"]
+        assert run(store, CELLS[:1], evaluate) == (0, 0, 0, 0, None)  # failed ones are not
+        assert run(store, CELLS[:1], evaluate, retry=True).done == 1
+
+
+def slow(cell):
+    if cell.split == 1:
+        time.sleep(30)
+    return evaluate(cell)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm signals")
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_a_cell_beyond_its_time_limit_is_a_failure_with_a_reason(n_jobs):
+    cells = CELLS[:3]
+    with Store(":memory:") as store:
+        summary = run(store, cells, slow, n_jobs=n_jobs, time_limit=0.3)
+        assert summary[:2] == (2, 1)
+        assert "limit of 0.3 s" in store.results()[1].error
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm signals")
+def test_the_time_budget_leaves_cells_without_a_result():
+    with Store(":memory:") as store:
+        summary = run(store, CELLS, slow, time_budget=0.3)
+        assert summary.done == 1 and summary.left == len(CELLS) - 1
+        assert summary.stopped == "the time budget is spent"
+        assert len(store.results()) == 1
+
+
+def interrupt_at(cell):
+    if cell.split == 2:
+        raise KeyboardInterrupt
+    return evaluate(cell)
+
+
+def test_ctrl_c_gives_what_is_done_so_far():
+    with Store(":memory:") as store:
+        summary = run(store, CELLS, interrupt_at)
+        assert summary.done == 2 and summary.stopped == "interrupted"
+        assert run(store, CELLS, evaluate).done == len(CELLS) - 2
+        assert table(store) == expected()
+
+
+def test_a_claim_is_respected_while_its_runner_lives(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store, Store(tmp_path / "results.sqlite") as other:
+        with store.runner() as first, other.runner() as second:
+            assert store.claim(CELLS[0], first)
+            assert not other.claim(CELLS[0], second)
+            assert other.claim(CELLS[1], second)
+        with other.runner() as third:
+            assert other.claim(CELLS[0], third)
+
+
+def in_a_process(path, trace):
+    with Store(path) as store:
+        run(store, CELLS, Traced(trace, 0.02), n_jobs=1)
+
+
+def test_two_runners_on_one_store_do_each_cell_once(tmp_path):
+    path, trace = tmp_path / "results.sqlite", tmp_path / "trace"
+    context = multiprocessing.get_context("spawn")
+    runners = [context.Process(target=in_a_process, args=(path, trace)) for _ in range(2)]
+    for runner in runners:
+        runner.start()
+    for runner in runners:
+        runner.join(60)
+        assert runner.exitcode == 0
+    lines = trace.read_text().splitlines()
+    assert sorted(lines) == sorted(map(str, CELLS))
+    with Store(path) as store:
+        assert table(store) == expected()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_killed_at_any_moment_and_resumed_gives_the_same_table(tmp_path):
+    """What is recorded is never computed again; what a kill destroyed was never recorded."""
+    path, trace = tmp_path / "results.sqlite", tmp_path / "trace"
+    script = f"from tests.test_runner import in_a_process; in_a_process({str(path)!r}, {str(trace)!r})"
+    root = str(Path(__file__).parent.parent)
+    draw = random.Random(0)
+    kills = 0
+    for _ in range(8):
+        runner = subprocess.Popen([sys.executable, "-c", script], cwd=root)
+        while not path.exists() and runner.poll() is None:
+            time.sleep(0.01)
+        time.sleep(draw.uniform(0.0, 0.4))
+        runner.kill()
+        kills += runner.wait() == -signal.SIGKILL
+        with Store(path) as store:
+            recorded = {str(result.cell) for result in store.results()}
+        # A cell that left its trace twice was killed between the evaluation and the record: at most one a kill.
+        lines = trace.read_text().splitlines() if trace.exists() else []
+        assert recorded <= set(lines)
+        assert len(lines) - len(set(lines)) <= kills
+    with Store(path) as store:
+        run(store, CELLS, evaluate)
+        assert table(store) == expected()
+
+
+def test_a_file_that_is_no_store_is_refused_in_a_sentence(tmp_path):
+    (tmp_path / "text").write_text("not a database, but long enough to be read as one\n" * 30)
+    with pytest.raises(StoreError, match="not a file of results"):
+        Store(tmp_path / "text")
+    with pytest.raises(StoreError, match="no results can be kept here"):
+        Store(tmp_path)
+    newer = tmp_path / "newer"
+    sqlite3.connect(newer).execute("PRAGMA user_version = 99")
+    with pytest.raises(StoreError, match="newer margindist"):
+        Store(newer)
+
+
+def test_notes_survive(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        assert store.note("plan") is None
+        store.note("plan", {"folds": 5})
+    with Store(tmp_path / "results.sqlite") as store:
+        assert store.note("plan") == {"folds": 5}
+
+
+def test_forgetting_an_experiment_leaves_the_others():
+    with Store(":memory:") as store:
+        store.record(Result(Cell("one", "a", "x", 0), score=1.0))
+        store.record(Result(Cell("two", "a", "x", 0), score=2.0))
+        store.forget("one")
+        assert [result.cell.experiment for result in store.results()] == ["two"]

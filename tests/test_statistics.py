@@ -1,0 +1,75 @@
+"""Tests of significance against scipy, hand-computed cases and published examples."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from margindist.experiments import statistics
+
+
+@pytest.fixture
+def pair():
+    rng = np.random.default_rng(0)
+    return rng.normal(0.8, 0.02, 30), rng.normal(0.79, 0.02, 30)
+
+
+def test_paired_t_is_scipys(pair):
+    comparison = statistics.paired_t(*pair)
+    assert comparison.p_value == pytest.approx(stats.ttest_rel(*pair).pvalue)
+    assert comparison.difference == pytest.approx(np.mean(pair[0]) - np.mean(pair[1]))
+
+
+def test_the_correction_for_shared_rows_is_nadeau_and_bengios(pair):
+    differences = pair[0] - pair[1]
+    t = differences.mean() / np.sqrt((1 / 30 + 0.25) * differences.var(ddof=1))
+    expected = 2 * stats.t.sf(abs(t), 29)
+    assert statistics.corrected_resampled_t(*pair, test_share=0.2).p_value == pytest.approx(expected)
+
+
+def test_welch_from_summaries_is_welch_from_samples(pair):
+    first, second = ((sample.mean(), sample.std(ddof=1), sample.size) for sample in pair)
+    assert statistics.welch(first, second).p_value == pytest.approx(stats.ttest_ind(*pair, equal_var=False).pvalue)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "verdict"),
+    [([0.9] * 3, [0.9] * 3, "tie"), ([0.9] * 3, [0.8] * 3, "win"), ([0.8] * 3, [0.9] * 3, "loss"), ([1], [0], "tie")],
+)
+def test_differences_without_spread_and_single_splits(first, second, verdict):
+    assert statistics.paired_t(first, second).verdict() == verdict
+
+
+def test_win_tie_loss_counts():
+    comparisons = [statistics.Comparison(1.0, 0.01), statistics.Comparison(-1.0, 0.01), statistics.Comparison(1.0, 0.5)]
+    assert statistics.win_tie_loss(comparisons) == (1, 1, 1)
+
+
+def test_holm_by_hand():
+    assert statistics.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert statistics.holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
+
+
+def test_ranks_and_friedman_against_scipy():
+    scores = np.random.default_rng(1).random((12, 4))
+    ranks = statistics.average_ranks(scores)
+    assert ranks.sum() == pytest.approx(4 * 5 / 2)
+    chi = stats.friedmanchisquare(*scores.T).statistic
+    statistic, p_value = statistics.friedman(scores)
+    assert statistic == pytest.approx(11 * chi / (12 * 3 - chi))
+    assert p_value == pytest.approx(stats.f.sf(statistic, 3, 33))
+    with pytest.raises(ValueError, match="three methods"):
+        statistics.friedman(scores[:, :2])
+
+
+def test_a_unanimous_friedman_is_certain():
+    assert statistics.friedman(np.tile([3.0, 2.0, 1.0], (5, 1))) == (np.inf, 0.0)
+
+
+def test_the_critical_difference_of_demsars_example():
+    """Demsar (2006), section 3.2.2: four classifiers on fourteen data sets, 2.569 sqrt(4 * 5 / (6 * 14)) = 1.25."""
+    assert statistics.critical_difference(4, 14) == pytest.approx(1.25, abs=0.005)
+
+
+def test_wilcoxon_is_scipys_and_survives_equality(pair):
+    assert statistics.wilcoxon(*pair).p_value == pytest.approx(stats.wilcoxon(pair[0] - pair[1]).pvalue)
+    assert statistics.wilcoxon(pair[0], pair[0]).p_value == 1.0
