@@ -616,7 +616,8 @@ def _influence(cv_results, grid):
     settings = [dict(setting) for setting in cv_results["params"]]
     columns = {name: [setting[name] for setting in settings] for name in grid}
     columns = {name: [v.item() if hasattr(v, "item") else v for v in values] for name, values in columns.items()}
-    return {"settings": columns, "scores": np.round(cv_results["mean_test_score"], 6).tolist()}
+    scores = np.round(cv_results["mean_test_score"], 6).tolist()
+    return {"settings": columns, "scores": [score if np.isfinite(score) else None for score in scores]}
 
 
 def _margins(model, X_train, y_train, X_test, y_test):
