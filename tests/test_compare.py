@@ -314,3 +314,14 @@ def test_a_report_of_nothing_is_a_report(store):
     comparison = Comparison.from_store(store)
     nothing = Comparison(comparison.plan, comparison.about, [], "interrupted")
     assert "Nothing is finished yet" in nothing.to_html() and "0 of 30" in nothing.to_html()
+
+
+def test_settings_that_could_not_be_fitted_leave_no_hole_in_the_report(store):
+    comparison = Comparison.from_store(store)
+    for result in comparison.results:
+        if result.cell.method == "linearsvc":
+            result.detail["influence"]["scores"][0] = None
+    assert "LinearSVC: accuracy by C" in comparison.to_html()
+    for result in comparison.results:
+        result.detail["influence"]["scores"] = [None for _ in result.detail["influence"].get("scores", ())]
+    assert "accuracy by" not in comparison.to_html()
