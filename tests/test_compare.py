@@ -135,6 +135,8 @@ def test_the_answer_names_the_best_and_says_whether_the_difference_is_real():
     assert "may well be chance" in unclear and "no clear difference" in unclear
     mixed = " ".join(made({"ldm": 0.9 + jitter, "svc": 0.9 - jitter, "linearsvc": 0.5 + jitter[::-1]}).answer())
     assert "cannot be told apart from SVC (RBF); the other one is significantly worse" in mixed
+    poor = " ".join(made({"ldm": 0.602 + jitter, "svc": 0.6 + jitter}).answer())
+    assert "commonest class would give 0.600: that is hardly less." in poor
     assert made({"ldm": []}).answer() == ["Nothing is finished yet, so there is nothing to compare."]
     few = made({"ldm": [0.5, 0.6], "svc": [0.4, 0.5]})  # the same difference twice proves nothing
     assert "cannot be said: 2 splits are too few, take 5 or more" in few.answer()[-1]

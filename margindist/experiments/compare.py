@@ -730,7 +730,10 @@ def _answer(comparison):
         f"split{'s' if best.splits > 1 else ''}."
     ]
     commonest = max(comparison.about["classes"].values()) / sum(comparison.about["classes"].values())
-    sentences.append(f"Always naming the commonest class would give {commonest:.3f}.")
+    hardly = best.accuracy - commonest <= (best.accuracy_std or 0.0)
+    sentences.append(
+        f"Always naming the commonest class would give {commonest:.3f}{': that is hardly less' if hardly else ''}."
+    )
     if len(rows) == 1:
         return sentences
     if best.splits < FEWEST_TESTED:
