@@ -105,7 +105,9 @@ def evaluate(
     seeds = seeds_of(experiment, cell)
     parts = _parts(experiment, line, cell.split, seeds, data_dir)
     _check_classes(method, parts.y)
-    measured = _KINDS[experiment.kind](experiment, method, parts, _Chooser(experiment.splits.cv, seeds, search_rows, earlier))
+    measured = _KINDS[experiment.kind](
+        experiment, method, parts, _Chooser(experiment.splits.cv, seeds, search_rows, earlier)
+    )
     return Result(cell, seed=seeds.rows, checksum=parts.checksum, **measured)
 
 

@@ -215,7 +215,9 @@ def overview(chosen: list[Experiment], store: Path | None, *, only=(), splits=No
         with Store(":memory:") as opened:
             states = estimates(opened, cells)
     by_key = {experiment.id: experiment for experiment in chosen}
-    lines = [f"{'experiment':18s} {'cells':>6s} {'done':>6s} {'failed':>6s} {'cannot':>6s} {'left (1 core)':>14s}  title"]
+    lines = [
+        f"{'experiment':18s} {'cells':>6s} {'done':>6s} {'failed':>6s} {'cannot':>6s} {'left (1 core)':>14s}  title"
+    ]
     for state in states:
         left = _duration(state.seconds_left) + (f" + {state.unknown} ?" if state.unknown else "")
         lines.append(
@@ -240,8 +242,14 @@ def make_command():
     @click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one a processor.")
     @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder with data sets [MARGINDIST_DATA].")
     @click.option("--store", type=click.Path(dir_okay=False, path_type=Path), help="File of results.")
-    @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("reproduction"),
-                  show_default=True, help="Folder for the reports, and results.sqlite unless --store is given.")
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("reproduction"),
+        show_default=True,
+        help="Folder for the reports, and results.sqlite unless --store is given.",
+    )
     @click.option("--quick", is_flag=True, help="A small subset of every experiment, in under ten minutes.")
     @click.option("--list", "listing", is_flag=True, help="Say what there is, what is done, how long the rest takes.")
     @click.option("--report-only", is_flag=True, help="Write the reports from the results at hand; run nothing.")
