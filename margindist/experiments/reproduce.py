@@ -11,9 +11,9 @@ from typing import NamedTuple
 from margindist.experiments import runner
 from margindist.experiments.declarations import Experiment, experiments
 from margindist.experiments.protocol import evaluate, here
-from margindist.experiments.store import Cell, Store
+from margindist.experiments.store import Cell, Result, Store
 
-__all__ = ["Estimate", "estimates", "plan", "quick_plan", "select"]
+__all__ = ["Estimate", "estimates", "make_command", "overview", "plan", "quick_plan", "repeat", "run_command", "select"]
 
 _QUICK_SETS, _QUICK_SPLITS = 2, 2
 _QUICK_LIMIT, _QUICK_BUDGET = 15.0, 540.0
@@ -215,7 +215,9 @@ def overview(chosen: list[Experiment], store: Path | None, *, only=(), splits=No
         with Store(":memory:") as opened:
             states = estimates(opened, cells)
     by_key = {experiment.id: experiment for experiment in chosen}
-    lines = [f"{'experiment':18s} {'cells':>6s} {'done':>6s} {'failed':>6s} {'cannot':>6s} {'left (1 core)':>14s}  title"]
+    lines = [
+        f"{'experiment':18s} {'cells':>6s} {'done':>6s} {'failed':>6s} {'cannot':>6s} {'left (1 core)':>14s}  title"
+    ]
     for state in states:
         left = _duration(state.seconds_left) + (f" + {state.unknown} ?" if state.unknown else "")
         lines.append(
@@ -223,6 +225,33 @@ def overview(chosen: list[Experiment], store: Path | None, *, only=(), splits=No
             f"  {by_key[state.experiment].title}"
         )
     return "\n".join(lines)
+
+
+def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) -> bool:
+    """Measure one cell again and set it beside the result kept; say whether score and parameters are the same."""
+    *names, split = name.split("/")
+    if len(names) != 3 or not split.isdigit():
+        raise ValueError(f"{name!r}: a cell is experiment/data set/method/split, as in ldm-table-2/vote/ldm/0.")
+    cell, before = Cell(*names, int(split)), None
+    select([cell.experiment])
+    if store.exists():
+        with Store(store) as opened:
+            before = opened.result(cell)
+    search_rows = before.detail.get("search_rows") if before else None
+    now = runner.attempt(partial(evaluate, data_dir=data_dir, search_rows=search_rows), cell)
+    same = before is not None and (before.score, before.parameters) == (now.score, now.parameters)
+    say(f"{cell}\n  now:    {one_line(now)}\n  before: {one_line(before)}\n  {'the same' if same else 'not the same'}")
+    return same
+
+
+def one_line(result: Result | None) -> str:
+    """Return a result in one line."""
+    if result is None:
+        return "no result kept"
+    if result.status != "done":
+        return f"{result.status}: {result.error}"
+    chosen = ", ".join(f"{name}={value!r}" for name, value in sorted(result.parameters.items()))
+    return f"{result.score!r} with {chosen or 'no parameter to choose'}"
 
 
 def make_command():
@@ -240,20 +269,36 @@ def make_command():
     @click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one a processor.")
     @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder with data sets [MARGINDIST_DATA].")
     @click.option("--store", type=click.Path(dir_okay=False, path_type=Path), help="File of results.")
-    @click.option("-o", "--output", type=click.Path(file_okay=False, path_type=Path), default=Path("reproduction"),
-                  show_default=True, help="Folder for the reports, and results.sqlite unless --store is given.")
+    @click.option(
+        "-o",
+        "--output",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=Path("reproduction"),
+        show_default=True,
+        help="Folder for the reports, and results.sqlite unless --store is given.",
+    )
     @click.option("--quick", is_flag=True, help="A small subset of every experiment, in under ten minutes.")
     @click.option("--list", "listing", is_flag=True, help="Say what there is, what is done, how long the rest takes.")
     @click.option("--report-only", is_flag=True, help="Write the reports from the results at hand; run nothing.")
     @click.option("--no-report", is_flag=True, help="Run only.")
     @click.option("--retry", is_flag=True, help="Run failed cells again.")
+    @click.option(
+        "--cell",
+        "cells",
+        multiple=True,
+        metavar="EXPERIMENT/DATASET/METHOD/SPLIT",
+        help="Measure this cell again and set it beside the result kept.",
+    )
     @click.option("--resume/--no-resume", default=True, show_default=True, help="Keep results of earlier runs.")
-    def command(experiment, listing, report_only, no_report, output, store, **options):
+    def command(experiment, cells, listing, report_only, no_report, output, store, **options):
+        store = store or output / "results.sqlite"
         try:
             chosen = select(experiment)
+            if cells:
+                same = [repeat(cell, store, data_dir=options["data_dir"], say=click.echo) for cell in cells]
+                raise SystemExit(0 if all(same) else 1)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        store = store or output / "results.sqlite"
         if listing:
             click.echo(overview(chosen, store, only=options["only"], splits=options["splits"]))
             return
