@@ -61,7 +61,8 @@ def _ldm_table(found: Findings) -> list[Verdict]:
     mixed, fair = duel(found, "ldm-c-over-m", "svm"), duel(found, "ldm-c-over-m", "svm-c-over-m")
     if sum(mixed) and sum(fair):
         said.append(Verdict(_share(fair, printed), (
-            f"with C/m in the place of C, LDM has {_counts(mixed)} against the SVM with C per sample and {_counts(fair)} "
+            f"with C/m in the place of C, LDM has {_counts(mixed)} against the SVM with C per sample and "
+            f"{_counts(fair)} "
             f"against an SVM with the same C/m: what the stronger regularisation gives, LDM's margin terms "
             f"{'also add to' if fair[0] > fair[2] else 'do not add to'}."
         )))  # fmt: skip
@@ -105,7 +106,8 @@ def _mamc_table(found: Findings) -> list[Verdict]:
             f"{means['mamc-bs']:.3f}, MAMC_b {means['mamc-b']:.3f}, MAMC {means['mamc']:.3f}."
         )),
         Verdict("yes" if gain > 0.05 else "no", (
-            f"the optimal bias raises MAMC's average by {gain:.3f}, the slope adds {means['mamc-bs'] - means['mamc-b']:+.3f}."
+            f"the optimal bias raises MAMC's average by {gain:.3f}, the slope adds "
+            f"{means['mamc-bs'] - means['mamc-b']:+.3f}."
         )),
     ]  # fmt: skip
 
@@ -119,7 +121,8 @@ def _mamc_times(found: Findings) -> list[Verdict]:
     each = ", ".join(f"{names[m]} {mean[m]:.2g} s" for m in mean)
     quick = mean["mamc"] <= 1.2 * min(mean.values())
     return [Verdict("yes" if quick and slowest in ("emamc", "l1-svm", "mamc-bsg") else "in part", (
-        f"{names[fastest]} is the fastest and {names[slowest]} the slowest on average ({each}); our searches share work that "
+        f"{names[fastest]} is the fastest and {names[slowest]} the slowest on average ({each}); our searches share "
+        "work that "
         "the paper's did not."
     ))]  # fmt: skip
 
@@ -194,7 +197,8 @@ def _right_of(subject: str, others: tuple[str, ...]) -> Callable:
                 right = sum(share > 0.5 for share in shares)
                 holds = "yes" if right >= 0.75 * len(lines) else "in part" if right >= 0.5 * len(lines) else "no"
                 said.append(Verdict(holds, (
-                    f"on {right} of {len(lines)} data sets {names[subject]} has the larger margin than {names[other]} at more "
+                    f"on {right} of {len(lines)} data sets {names[subject]} has the larger margin than {names[other]} "
+                    "at more "
                     "than half of the quantiles."
                 )))  # fmt: skip
         return said

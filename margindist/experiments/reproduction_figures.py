@@ -241,7 +241,7 @@ def _influence(found, plt):
     names = found.experiment.settings["vary"]
     if not methods:
         return False
-    figure, axes = plt.subplots(len(methods), len(names), figsize=(2.6 * len(names), 2.2 * len(methods)), squeeze=False)
+    _, axes = plt.subplots(len(methods), len(names), figsize=(2.6 * len(names), 2.2 * len(methods)), squeeze=False)
     for row, method in zip(axes, methods):
         for ax, name in zip(row, names):
             for key, (values, accuracies) in curves.items():

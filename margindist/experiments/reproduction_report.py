@@ -111,7 +111,8 @@ def _extent(found):
     if searched:
         n_few = sum("search_rows" in r.detail for r in done)
         said += (
-            f" In {n_few} of them the parameters were chosen on at most {searched[-1]:,} rows of the training part, to save"
+            f" In {n_few} of them the parameters were chosen on at most {searched[-1]:,} rows of the training part, to "
+            "save"
             " time; the chosen model was fitted to all of it."
         )
     return said
@@ -224,8 +225,10 @@ def _rival_blocks(found):
         for r in found.rivals
     ]  # fmt: skip
     caption = (
-        f"Wins/ties/losses of {labels[rule.subject]}. Ours and printed: {_TEST_NAMES[rule.test]}, at {rule.level:.0%}, on the data "
-        "sets that each has. Corrected: the resampled t-test of Nadeau and Bengio, which allows for the rows that splits "
+        f"Wins/ties/losses of {labels[rule.subject]}. Ours and printed: {_TEST_NAMES[rule.test]}, at {rule.level:.0%}, "
+        "on the data "
+        "sets that each has. Corrected: the resampled t-test of Nadeau and Bengio, which allows for the rows that "
+        "splits "
         "share. Wilcoxon: signed-rank test over the mean accuracies of the data sets, adjusted by Holm's rule for the "
         "number of methods."
     )
@@ -236,8 +239,10 @@ def _rival_blocks(found):
     if found.friedman is not None:
         statistic, p = found.friedman
         blocks.append(Block("text", (
-            f"Friedman's test (Iman and Davenport's form) over {len(found.complete)} data sets and {len(found.methods)} "
-            f"methods: F = {statistic:.2f}, p = {_p(p)}. Average ranks differ by Nemenyi's test at 95 % if they are more "
+            f"Friedman's test (Iman and Davenport's form) over {len(found.complete)} data sets and "
+            f"{len(found.methods)} "
+            f"methods: F = {statistic:.2f}, p = {_p(p)}. Average ranks differ by Nemenyi's test at 95 % if they are "
+            "more "
             f"than {found.critical_difference:.2f} apart."
         )))  # fmt: skip
     return blocks
@@ -254,8 +259,10 @@ def _agreement_blocks(found):
     labels, names = _labels(found), {line.key: line.printed for line in found.experiment.data}
     distances = np.array([distance for _, _, distance in compared])
     blocks = [Block("heading", (2, "Agreement with the print")), Block("text", (
-        f"Of {len(compared)} numbers that can be compared, {np.sum(np.abs(distances) <= 1)} are within one printed standard "
-        f"deviation and {np.sum(np.abs(distances) <= 2)} within two; on average ours are {distances.mean():+.2f} deviations "
+        f"Of {len(compared)} numbers that can be compared, {np.sum(np.abs(distances) <= 1)} are within one printed "
+        "standard "
+        f"deviation and {np.sum(np.abs(distances) <= 2)} within two; on average ours are {distances.mean():+.2f} "
+        "deviations "
         "off."
     ))]  # fmt: skip
     rows = []
@@ -272,8 +279,8 @@ def _agreement_blocks(found):
     for line, method, distance in far:
         entry, remarks = found.entries[line, method], found.experiment.remarks_on(line, method)
         items.append(
-            f"{names[line]}, {labels[method]}: {entry.mean:.3f}, printed {entry.printed_mean:.3f} ({distance:+.1f} deviations)."
-            + "".join(f" {remark}" for remark in remarks)
+            f"{names[line]}, {labels[method]}: {entry.mean:.3f}, printed {entry.printed_mean:.3f} ({distance:+.1f} "
+            "deviations)." + "".join(f" {remark}" for remark in remarks)
         )
     if items:
         blocks += [Block("text", "Furthest from the print:"), Block("list", items)]
@@ -411,7 +418,8 @@ def _command_blocks(found):
         Block("text", "Any cell is measured again, and set beside the result kept, by"),
         Block("code", f"margindist reproduce --cell {done.cell} --store results.sqlite"),
         Block("text", (
-            "Accuracies, margins and chosen parameters come out the same to the last bit with the same versions on the same "
+            "Accuracies, margins and chosen parameters come out the same to the last bit with the same versions on the "
+            "same "
             f"kind of machine ({versions}); times do not."
         )),
     ]  # fmt: skip
@@ -426,20 +434,24 @@ def index_blocks(found: Sequence[Findings]) -> list[Block]:
     compared = [distance for one in found for *_, distance in one.compared()]
     blocks = [Block("heading", (1, "The papers' tables and figures, run again")), Block("text", (
         f"{sum(counted.values()):,} cells: {counted['done']:,} done, {counted['skipped']:,} could not run, "
-        f"{counted['failed']:,} failed or took too long; the pages say why. A cell is one method on one split of one data "
+        f"{counted['failed']:,} failed or took too long; the pages say why. A cell is one method on one split of one "
+        "data "
         "set."
     ))]  # fmt: skip
     if compared:
         near = sum(abs(distance) <= 1 for distance in compared)
         blocks.append(Block("text", (
-            f"Of {len(compared)} printed mean accuracies that ours can be set beside, {near} ({near / len(compared):.0%}) are "
+            f"Of {len(compared)} printed mean accuracies that ours can be set beside, {near} "
+            f"({near / len(compared):.0%}) are "
             "within one printed standard deviation."
         )))  # fmt: skip
     rows = [_index_row(one) for one in found]
     header = ["experiment", "data sets", "splits", "compared", "within one", "wins/ties/losses ours", "printed"]
     blocks.append(Block("table", (header, rows), (
-        "Splits: fewest to most over data sets and methods. Compared: printed means beside ours; within one: those within "
-        "one printed standard deviation. Wins, ties and losses: of the paper's method against all others together, by the "
+        "Splits: fewest to most over data sets and methods. Compared: printed means beside ours; within one: those "
+        "within "
+        "one printed standard deviation. Wins, ties and losses: of the paper's method against all others together, by "
+        "the "
         "paper's test."
     )))  # fmt: skip
     blocks.append(Block("heading", (2, "What became of the papers' claims")))
