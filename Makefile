@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 
 .PHONY: demo test lint docs bench clean
 
-demo: $(VENV)/.installed-demo  ## train LDM and an SVM on bundled data, print margins, draw them
-	$(BIN)/python examples/breast_cancer.py
+demo: $(VENV)/.installed-cli  ## compare all methods on bundled data, write a report
+	$(BIN)/margindist compare wdbc --quick --repeats 2 -o breast-cancer.html
 
 test: lint  ## lint, import contract, unit tests, doctests
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2  # two workers: more threads would only wait for each other
@@ -26,7 +26,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-%: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$(if $(filter demo,$*),plots,$*)]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[$*]"
 	touch $@
 
 clean:

@@ -109,6 +109,9 @@ _HOMES = {name: module for module, names in _CLASSES.items() for name in names}
 # Aids to further training and bookkeeping of scikit-learn; predictions need none of them.
 _LEFT_OUT = {"_classes_given", "_metadata_request", "_skl_callbacks", "_warm"}
 
+# Parameters that concern the machine and not the model: how many processes, and a folder of pickles.
+_SET_BACK = {"memory", "n_jobs"}
+
 _TYPES = {t.__name__: t for t in (bool, int, float, str, object)} | {
     t.__name__: t
     for t in (np.float32, np.float64, np.int8, np.int16, np.int32, np.int64, np.uint8, np.object_, np.str_)
@@ -691,7 +694,7 @@ class _Reader:
         if name not in self._arrays:
             self._arrays[name] = self._read_array(name)
         array = self._arrays[name]
-        _require(bool(array.dtype.names) == (records is True), "an array has the wrong kind")
+        _require(not records or array.dtype.names, "an array has the wrong kind")
         return array.view(np.recarray) if records else array
 
     def _read_array(self, name):
@@ -735,6 +738,8 @@ class _Reader:
         built = kind.__new__(kind)
         attributes = {key: self.value(item, depth) for key, item in nodes.items()}
         vars(built).update(_defaults(kind) | attributes)
+        for key in _SET_BACK & attributes.keys():
+            setattr(built, key, None)
         _check_object(built)
         return built
 
@@ -883,13 +888,16 @@ def _check_svc(model):
     _require(counts.min() >= 0 and counts.sum() == n, damaged)
     pairs = k * (k - 1) // 2
     _require(_is_array(model._intercept_, (pairs,)) and model._intercept_.dtype == np.float64, damaged)
+    probability = attributes.get("_effective_probability", model.probability)
+    _require(type(probability) is bool, damaged)
+    expected = (pairs if probability else 0,)
     for name in ("_probA", "_probB"):
-        value = attributes[name]
-        _require(_is_array(value, (pairs,)) or _is_array(value, (0,)), damaged)
+        _require(_is_array(attributes[name], expected) and attributes[name].dtype == np.float64, damaged)
     dual = model._dual_coef_
     _require(dual.shape == (k - 1, n) and dual.dtype == np.float64 and vectors.dtype == np.float64, damaged)
     _require(type(model._sparse) is bool and model._sparse == sp.issparse(vectors) == sp.issparse(dual), damaged)
     if model._sparse:
+        _require(model.kernel in ("linear", "poly", "rbf", "sigmoid"), "SVC has no kernel")
         _require(vectors.shape == (n, d) and len(dual.data) == (k - 1) * n, damaged)
         _require(vectors.indices.dtype == vectors.indptr.dtype == np.int32, damaged)
     else:

@@ -10,7 +10,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC, LinearSVC
 
-from margindist import LSSVMClassifier
+from margindist import LSSVMClassifier, LSSVMClassifierCV
 from margindist.margins import InfluenceCurve, ParameterInfluenceDisplay, method_styles
 
 X, Y = load_iris(return_X_y=True)
@@ -87,6 +87,13 @@ def test_plain_results_do_as_well(search):
     for curve, expected in zip(plain, ParameterInfluenceDisplay.from_cv_results(search).curves):
         assert curve.name == "LS-SVM" and curve.values == expected.values
         assert_array_equal(curve.means, expected.means)
+
+
+def test_our_own_searches_do_as_well():
+    search = LSSVMClassifierCV(Cs=[0.1, 1.0, 10.0], kernel="rbf", cv=3).fit(X, Y)
+    (curve,) = ParameterInfluenceDisplay.from_cv_results(search).curves
+    assert (curve.name, curve.parameter, curve.values) == ("LSSVM", "C", (0.1, 1.0, 10.0))
+    assert_array_equal(curve.means, search.cv_results_["mean_test_score"])
 
 
 def test_several_methods_share_the_axes_of_a_parameter(search):

@@ -1,5 +1,6 @@
 """Model files: what comes back is what was stored, and nothing else ever comes out of a file."""
 
+import contextlib
 import hashlib
 import io
 import json
@@ -37,7 +38,14 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC, LinearSVC
 
 import margindist
-from margindist import LDMClassifier, LSSVMClassifier, MAMClassifier, ODMClassifier, PUMMAClassifier
+from margindist import (
+    LDMClassifier,
+    LSSVMClassifier,
+    LSSVMClassifierCV,
+    MAMClassifier,
+    ODMClassifier,
+    PUMMAClassifier,
+)
 from margindist.datasets import encoder
 from margindist.models import FORMAT, ModelFileError, load_model, read_metadata, save_model
 
@@ -185,6 +193,13 @@ def test_svc_with_precomputed_kernel_comes_back(tmp_path):
     assert_same(roundtrip(model, tmp_path), model, X @ X.T)
 
 
+@pytest.mark.filterwarnings("ignore:.*probability:FutureWarning")
+def test_svc_with_probabilities_comes_back(tmp_path):
+    model = SVC(probability=True, random_state=0).fit(X, Y)
+    again = roundtrip(model, tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+
+
 def test_label_transformers_come_back(tmp_path):
     again = roundtrip(LabelEncoder().fit(NAMES), tmp_path)
     np.testing.assert_array_equal(again.transform(NAMES), Y)
@@ -201,6 +216,13 @@ def test_of_a_search_the_best_model_is_stored(tmp_path):
     again = roundtrip(inside, tmp_path)
     assert isinstance(again[-1], LSSVMClassifier)
     np.testing.assert_array_equal(again.decision_function(X), inside.decision_function(X))
+
+
+def test_of_our_own_searches_the_best_model_is_stored(tmp_path):
+    search = make_pipeline(MinMaxScaler(), LSSVMClassifierCV(Cs=[0.1, 10.0], cv=3)).fit(X, NAMES)
+    again = roundtrip(search, tmp_path)
+    assert isinstance(again[-1], LSSVMClassifier) and search[-1].best_params_["C"] == again[-1].C
+    np.testing.assert_array_equal(again.decision_function(X), search.decision_function(X))
 
 
 def test_values_of_every_kind_come_back(tmp_path):
@@ -263,6 +285,12 @@ def test_stochastic_gradients_go_on(tmp_path):
     model = LDMClassifier(solver="asgd", random_state=0).partial_fit(X[:40], Y[:40], classes=[0, 1, 2])
     again = roundtrip(model, tmp_path)
     assert_same(again.partial_fit(X[40:], Y[40:]), model.partial_fit(X[40:], Y[40:]), X)
+
+
+def test_what_concerns_the_machine_is_set_back(tmp_path, tmp_path_factory):
+    model = Pipeline([("c", LSSVMClassifier(n_jobs=2))], memory=str(tmp_path_factory.mktemp("cache"))).fit(X, Y)
+    again = roundtrip(model, tmp_path)
+    assert again.memory is None and again["c"].n_jobs is None
 
 
 def test_loaded_models_can_be_cloned_and_fitted(tmp_path):
@@ -590,11 +618,18 @@ def test_arrays_that_would_lead_compiled_code_astray_are_refused(tmp_path):
         (lambda a: a["support_"], np.full(n, 10**6, dtype=np.int32)),
     ]:
         assert "SVC has arrays that do not fit together" in forged(dense, tmp_path, find, value)
+    path = tmp_path / "a.model"
+    for changes in ({"_effective_probability": True}, {"probability": True, "_effective_probability": 1}):
+        save_model(sparse, path)
+        rewrite(path, lambda header, _, changes=changes: header["tree"]["attributes"].update(changes))
+        assert "SVC has arrays that do not fit together" in refusal(path)
+    save_model(sparse, path)
+    rewrite(path, lambda header, _: header["tree"]["attributes"].update(kernel="precomputed"))
+    assert "SVC has no kernel" in refusal(path)
     indices = sparse.support_vectors_.indices
     text = forged(sparse, tmp_path, lambda a: a["support_vectors_"]["indices"], np.full_like(indices, 10**6))
     assert "outside its shape" in text
 
-    path = tmp_path / "a.model"
     save_model(OneHotEncoder().fit([["a"], ["b"], ["c"]]), path)
     rewrite(path, lambda header, _: header["tree"]["attributes"].update(_n_features_outs=[1]))
     assert "OneHotEncoder has categories that do not fit together" in refusal(path)
@@ -723,3 +758,69 @@ def test_invented_headers(header, tree, about, versions, tmp_path):
     header |= {"kind": "margindist model", "format": 1, "members": {}, "tree": tree, "about": about}
     forge(tmp_path / "fuzz", {"model.json": json.dumps({**header, "versions": versions}).encode()})
     load_or_refuse(tmp_path / "fuzz")
+
+
+ROUNDED = np.round(X, 1)
+TARGETS = [
+    (SVC(), X),
+    (SVC(), sp.csr_matrix(X)),
+    (SVC(kernel="precomputed"), X @ X.T),
+    (PUMMAClassifier(max_iter=3), X),
+    (PUMMAClassifier(kernel="rbf", gamma=1.0, max_iter=3), X),
+    (LDMClassifier(kernel="rbf"), sp.csr_matrix(X)),
+    (make_pipeline(OneHotEncoder(drop="first"), LSSVMClassifier()), ROUNDED),
+    (make_pipeline(OneHotEncoder(max_categories=4), LSSVMClassifier()), ROUNDED),
+]
+
+
+def mutated(array, data):
+    """Return an array that differs in an entry, its length, its type or its shape."""
+    kind = data.draw(st.sampled_from(["entry", "shorter", "longer", "type", "turned", "narrower"]))
+    if kind == "entry" and array.size and array.dtype.kind in "if":
+        array = array.copy()
+        value = data.draw(st.sampled_from([0, -1, 100, 10**6, 2**31 - 1]))
+        array.reshape(-1)[data.draw(st.integers(0, array.size - 1))] = value
+    elif kind == "shorter":
+        array = array[:-1]
+    elif kind == "longer":
+        array = np.concatenate([array, array])
+    elif kind == "type" and array.dtype.kind in "if":
+        array = array.astype(data.draw(st.sampled_from([np.int32, np.int64, np.float32, np.float64])))
+    elif array.ndim == 2:
+        array = array.T if kind == "turned" else array[:, :-1]
+    return array
+
+
+@pytest.mark.parametrize(("model", "rows"), TARGETS, ids=range(len(TARGETS)))
+def test_forged_arrays_never_lead_compiled_code_astray(model, rows, tmp_path):
+    """What is let through may predict nonsense or raise; a crash would end this process."""
+    path, copy = tmp_path / "a.model", tmp_path / "b.model"
+    save_model(model.fit(rows, Y), path)
+    original = path.read_bytes()
+
+    @settings(FUZZ, max_examples=60)
+    @given(st.data())
+    def forge_and_use(data):
+        copy.write_bytes(original)
+
+        def change(header, members):
+            name = data.draw(st.sampled_from(sorted(members)))
+            array = np.load(io.BytesIO(members[name]))
+            if array.dtype.names is None and array.ndim:
+                members[name] = npy(mutated(array, data))
+            scalar = data.draw(st.sampled_from(["kernel", "n_features_in_", "_sparse", "_effective_probability", ""]))
+            if scalar in header["tree"]["attributes"]:
+                values = st.sampled_from([0, 1, 2.5, 10**9, True, None, "rbf", "precomputed"])
+                header["tree"]["attributes"][scalar] = data.draw(values)
+
+        rewrite(copy, change)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with contextlib.suppress(ModelFileError):
+                forged = load_model(copy)
+                with contextlib.suppress(Exception):
+                    forged.predict(rows)
+                with contextlib.suppress(Exception):
+                    forged.partial_fit(rows, Y)
+
+    forge_and_use()

@@ -26,7 +26,7 @@ from sklearn.preprocessing import (
 from sklearn.svm import LinearSVC
 
 import margindist
-from margindist import ECOCClassifier, LDMClassifier, LSSVMClassifier, MAMClassifier, to_onnx
+from margindist import ECOCClassifier, LDMClassifier, LSSVMClassifier, LSSVMClassifierCV, MAMClassifier, to_onnx
 from margindist.datasets import encoder
 
 onnx = pytest.importorskip("onnx")
@@ -203,6 +203,7 @@ def test_the_encoder_of_the_data_sets():
 def test_of_a_search_the_best_model_is_exported():
     search = GridSearchCV(make_pipeline(MinMaxScaler(), MAMClassifier()), {"mamclassifier__bias": ["mean", "zero"]})
     assert_agree(search.fit(X, Y), X)
+    assert_agree(make_pipeline(MinMaxScaler(), LSSVMClassifierCV(Cs=[0.1, 10.0], cv=3)).fit(X, Y), X)
     assert_agree(ECOCClassifier(make_pipeline(MinMaxScaler(), LSSVMClassifier())).fit(X, Y), X)
 
 

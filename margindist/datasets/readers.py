@@ -132,9 +132,7 @@ def read_npz(path, *, target=None):
     path = Path(path)
     name = path.name
     key = "y" if target is None else target
-    with _one_sentence(name), np.load(path, allow_pickle=False) as stored:
-        if not hasattr(stored, "files"):
-            raise DataError(f"{name}: expected an archive of arrays (NPZ), got a single array.")
+    with _one_sentence(name), open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
         keys = stored.files
         if not ("X" in keys or {"data", "indices", "indptr", "shape"} <= set(keys)):
             raise DataError(

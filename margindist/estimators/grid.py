@@ -876,7 +876,7 @@ class ODMClassifierCV(GridClassifier):
     before, with the same ``mu`` and ``theta``; from there one to three steps are left.
 
     The joint problem of more classes is not convex, and from another start its rounds may end elsewhere: there every
-    point starts afresh, as in a search.
+    point starts afresh, as in a search, but for the first round, which points that differ in ``mu`` only share.
 
     The default grid is that of the paper.
 
@@ -1071,13 +1071,15 @@ class ODMClassifierCV(GridClassifier):
         return found, behind
 
     def _solve_joint(self, estimator, rows, data, points):
-        found, behind, rng = [], 0, estimator._rng().spawn(1)[0]
+        """Solve point after point; those that differ in ``mu`` only share the first round of the first of them."""
+        found, behind, rng, openings = [], 0, estimator._rng().spawn(1)[0], {}
         for point in points:
             objective = ODM(*(float(point[name]) for name in ("lam", "mu", "theta")))
             rounds = multiclass.solve(
                 objective, rows, data.codes, data.weights, outer=self.outer, tol=self.tol, max_iter=self.max_iter,
-                rng=copy.deepcopy(rng),
+                opening=openings.get((objective.lam, objective.theta)), rng=copy.deepcopy(rng),
             )  # fmt: skip
+            openings[objective.lam, objective.theta] = rounds.opening
             found.append(rounds.coef)
             behind += rounds.status == "iteration limit" and rounds.gap > self.tol
         return np.array(found), behind

@@ -91,6 +91,7 @@ class Rounds(NamedTuple):
     n_iter: int
     status: str  # "settled", "no longer improves", "no upper side changed", "iteration limit" or "stopped"
     history: np.ndarray  # true objective after each round
+    opening: "Blocks | None" = None  # after the first round, unless that began from given ones
 
 
 class Blocks(NamedTuple):
@@ -115,8 +116,8 @@ def _empty_blocks(m, capacity):
 
 
 def solve(
-    objective, rows, codes, weights, *, outer="concave", method="auto", tol=1e-3, max_iter=1000, start=None, rng=None,
-    report=None,
+    objective, rows, codes, weights, *, outer="concave", method="auto", tol=1e-3, max_iter=1000, start=None,
+    opening=None, rng=None, report=None,
 ):  # fmt: skip
     """Run rounds until the true objective has settled; keep the best one.
 
@@ -140,6 +141,9 @@ def solve(
         Passes over the rows or Newton steps in all.
     start : Blocks
         Of a former solution for as many rows and classes.
+    opening : Blocks
+        After the first round of a former solution with these rows and tol, lam and theta, whatever its mu: without an
+        upper side that round does not depend on it, and is left out.
     rng : numpy.random.Generator
         For the order of the rows.
     report : callable
@@ -161,12 +165,19 @@ def solve(
     best, history, status, inner = None, [], "iteration limit", max(tol, _ROUGH)
     while True:
         bound = history[-1] if history and concave else np.inf
-        blocks, true, gap = ways.run(blocks, W, bound, inner, max_iter)
+        if opening is not None and start is None and not history:
+            blocks = opening
+            add_entries(rows, *coefficients(codes, blocks), W)
+            _, true, gap = _certificate(rows, losses, blocks, W)
+        else:
+            blocks, true, gap = ways.run(blocks, W, bound, inner, max_iter)
+        if not history and start is None:
+            opening = blocks
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             return best._replace(n_iter=ways.n_iter, status=status if ways.n_iter >= max_iter else "settled")
         history.append(true)
         if best is None or true <= best.objective:
-            best = Rounds(W[:, :k].T.copy(), blocks, true, gap, 0, "", np.array(history))
+            best = Rounds(W[:, :k].T.copy(), blocks, true, gap, 0, "", np.array(history), opening)
         if report is not None and report(len(history), W[:, :k].T, true, gap):
             status = "stopped"
             break

@@ -166,10 +166,28 @@ def solve_grid(X, signs, weights, pairs, *, metric=1.0, tol=1e-6, max_iter=100):
     part = X[active]
     scaled = weights[active, None] * part
     start = _Start(w, z, theta, active, scaled.T @ part, scaled.T @ signs[active])
-    coefs = np.empty((len(pairs), len(pull)))
+    coefs, metric = np.empty((len(pairs), len(pull))), metric * np.ones(len(pull))
+    if len(pull) > np.count_nonzero(active):  # the system is smaller with one variable an active row
+        features = X * signs[:, None]
+        raised, image = features @ (features / metric).T, features @ pull
+        for k, (alpha, beta) in enumerate(pairs):
+            coefs[k] = _all_rounds_by_rows(
+                features,
+                raised,
+                weights,
+                metric,
+                start,
+                pull,
+                image,
+                0.5 / (alpha * total),
+                total * beta,
+                tol,
+                max_iter,
+            )
+        return coefs
     for k, (alpha, beta) in enumerate(pairs):
-        prox = total * beta * metric * np.ones(len(pull))
-        coefs[k] = _all_rounds(X, signs, weights, start, pull / (2.0 * alpha * total), prox, tol, max_iter)
+        push, prox = pull / (2.0 * alpha * total), total * beta * metric
+        coefs[k] = _all_rounds(X, signs, weights, start, push, prox, tol, max_iter)
     return coefs
 
 
@@ -216,6 +234,71 @@ def _all_rounds(X, signs, weights, start, push, prox, tol, max_iter):
         if k >= 2 * anchor_round:
             anchor[:], anchor_round = w, k
     return w
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, alpha, beta, tol, max_iter):
+    """Run the same rounds with one variable an active row; Z are the signed rows, ``raised`` is ZN⁻¹Z'.
+
+    By Woodbury's formula w' = w + N⁻¹Z_A'a with (βS_A⁻¹ + Z_A N⁻¹Z_A') a = θ − z_A, and the margins move with
+    ``raised``: a system of the size of A, and no product with all of Z. Here ``alpha`` is 1/(2αn) and ``beta`` is nβ.
+    """
+    w, z, theta, active = start.w.copy(), start.z.copy(), start.theta, start.active.copy()
+    which = np.flatnonzero(active)
+    factor = _row_factor(raised, weights, which, beta)
+    v, a = np.empty(len(w)), np.empty(len(z))
+    anchor, anchor_round = w.copy(), 0
+    for k in range(1, max_iter + 1):
+        if k > 1 and not np.array_equal(z < theta, active):
+            active = z < theta
+            which = np.flatnonzero(active)
+            factor = _row_factor(raised, weights, which, beta)
+        n = len(which)
+        for i in range(n):
+            a[i] = theta - z[which[i]]
+        _solve_factored(factor, a[:n])
+        v[:] = 0.0
+        for i in range(n):
+            row, line, scale = Z[which[i]], raised[which[i]], a[i]
+            for j in range(len(v)):
+                v[j] += scale * row[j]
+            for j in range(len(z)):
+                z[j] += scale * line[j]
+        length = 0.0
+        for j in range(len(v)):
+            v[j] = w[j] + v[j] / metric[j] + alpha * pull[j]
+            length += v[j] * v[j]
+        scale, theta, total = 1.0 / np.sqrt(length) if length > 0.0 else 1.0, 0.0, 0.0
+        for i in range(len(z)):
+            z[i] = scale * (z[i] + alpha * image[i])
+            theta += weights[i] * z[i]
+            total += weights[i]
+        theta /= total
+        if theta < 0.0:
+            scale, theta = -scale, -theta
+            z *= -1.0
+        v *= scale
+        step, away = np.sqrt(np.sum((v - w) ** 2)), np.sqrt(np.sum((v - anchor) ** 2))
+        w[:] = v
+        if step <= tol and np.array_equal(z < theta, active):
+            break
+        if step > tol and away <= 1e-2 * tol:  # a cycle
+            break
+        if k >= 2 * anchor_round:
+            anchor[:], anchor_round = w, k
+    return w
+
+
+@njit(cache=True, nogil=True)
+def _row_factor(raised, weights, which, beta):
+    n = len(which)
+    matrix = np.empty((n, n))
+    for i in range(n):
+        row = raised[which[i]]
+        for j in range(n):
+            matrix[i, j] = row[which[j]]
+        matrix[i, i] += beta / weights[which[i]]
+    return np.linalg.cholesky(matrix)
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,146 @@
+"""The commands by name, loaded when they are called, and one line for every error."""
+
+import os
+import shlex
+import sys
+import traceback
+from importlib import import_module
+from importlib.util import find_spec
+
+import click
+
+INTERRUPTED = 130
+
+# Where a command is made, and what it does: --help needs no more, so it is quick.
+_COMMANDS = {
+    "compare": ("margindist.cli.compare:compare", "Compare methods on your data and write a report."),
+    "fit": ("margindist.cli.model:fit", "Choose parameters, fit one method, and write a model file."),
+    "predict": ("margindist.cli.model:predict", "Predict the rows of a file with a model file."),
+    "export": ("margindist.cli.model:export", "Write a model file as ONNX."),
+    "datasets": ("margindist.cli.datasets:datasets", "List the data sets that go by a name."),
+    "reproduce": ("margindist.experiments.reproduce:make_command", "Run the papers' tables and figures again."),
+    "completion": ("margindist.cli.app:completion", "Print the script that completes commands in your shell."),
+}
+_EXAMPLES = """
+\b
+Examples:
+  margindist compare flowers.csv            which method serves these data? writes flowers.html
+  margindist compare flowers.csv --quick    the same with fewer parameters and splits
+  margindist compare wdbc --methods ldm,odm,rbf --time-budget 5m
+  margindist fit flowers.csv --method ldm-rbf -o flowers.model
+  margindist predict flowers.model new.csv -o predictions.csv
+  margindist datasets                       data sets that go by a name, such as wdbc
+"""
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx):
+        return [name for name, (home, _) in _COMMANDS.items() if find_spec(home.partition(":")[0])]
+
+    def get_command(self, ctx, name):
+        if name not in self.list_commands(ctx):
+            return None
+        module, _, attribute = _COMMANDS[name][0].partition(":")
+        found = getattr(import_module(module), attribute)
+        return found if isinstance(found, click.Command) else found()
+
+    def resolve_command(self, ctx, args):
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError:
+            if os.path.isfile(args[0]):
+                raise click.UsageError(
+                    f"{args[0]!r} is a file; did you mean: margindist compare {args[0]}", ctx
+                ) from None
+            raise
+
+    def format_commands(self, ctx, formatter):
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+
+
+def _show_version(ctx, parameter, value):
+    if value and not ctx.resilient_parsing:
+        from margindist import __version__
+
+        click.echo(f"margindist {__version__}")
+        ctx.exit()
+
+
+def _set_debug(ctx, parameter, value):
+    if value:
+        ctx.ensure_object(dict)["debug"] = True
+
+
+debug_option = click.option(
+    "--debug", is_flag=True, expose_value=False, callback=_set_debug, is_eager=True,
+    help="Show the traceback of an error.",
+)  # fmt: skip
+
+
+@click.group(cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version,
+              help="Show the version and exit.")  # fmt: skip
+@debug_option
+def commands():
+    """Classifiers that learn from the whole margin distribution: compare them on your data, fit them, use them."""
+
+
+@click.command(
+    epilog="""
+\b
+Add one of these lines to your shell's start-up file:
+  bash   eval "$(margindist completion bash)"
+  zsh    eval "$(margindist completion zsh)"
+  fish   margindist completion fish | source
+"""
+)
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+def completion(shell):
+    """Print the script that completes commands, options, methods and data sets in your SHELL."""
+    from click.shell_completion import get_completion_class
+
+    made = get_completion_class(shell)(commands, {}, "margindist", "_MARGINDIST_COMPLETE")
+    click.echo(made.source())
+
+
+def run(arguments=None):
+    """Run the command line; return the exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    state = {"debug": False, "command": shlex.join(["margindist", *arguments])}
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
+    try:
+        code = commands.main(arguments, prog_name="margindist", standalone_mode=False, obj=state)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
+    except (KeyboardInterrupt, click.Abort):
+        _complain("interrupted before anything was finished.", state)
+        return INTERRUPTED
+    except click.UsageError as error:
+        path = error.ctx.command_path if error.ctx is not None else "margindist"
+        _complain(f"{_sentence(error.format_message())} Try {path} --help.", state)
+        return 2
+    except click.ClickException as error:
+        _complain(error.format_message(), state)
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
+        return 0
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        _complain(str(error) or type(error).__name__, state)
+        return 1
+    except Exception as error:
+        _complain(f"an error of ours, {type(error).__name__}: {error}; --debug shows where.", state)
+        return 1
+
+
+def _sentence(text):
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def _complain(message, state):
+    if state["debug"] and sys.exc_info()[0] is not None:
+        traceback.print_exc()
+    click.echo(f"margindist: {' '.join(message.split())}", err=True)

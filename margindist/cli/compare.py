@@ -1,0 +1,151 @@
+"""``margindist compare``."""
+
+import csv
+import io
+import json
+import os
+from pathlib import Path
+
+import click
+
+from margindist.cli.app import INTERRUPTED, debug_option
+from margindist.cli.terminal import Duration, ProgressLine, complete_data, complete_methods, write_whole
+
+_EPILOG = """
+\b
+Examples:
+  margindist compare flowers.csv
+      The target column is guessed (and said); the report is flowers.html.
+  margindist compare flowers.csv --target species -o report.html --csv table.csv
+  margindist compare train.libsvm.gz --methods linear --time-budget 10m
+  margindist compare wdbc --quick --jobs 2
+      A data set by its name; see: margindist datasets
+  margindist compare flowers.csv --resume
+      Goes on where a run was interrupted, killed, or out of time.
+\b
+Methods:
+  LDM, ODM, LS-SVM, MAMC, MSVMAv, KOMD linear and with the RBF kernel, PUMMA, SVR, MDO, FMM and EMAMC; see the
+  report for those left out by size. --methods takes keys (ldm, ldm-rbf, odm, lssvm ...), linear, rbf or all.
+  LinearSVC, SVC and LogisticRegression are always beside them.
+\b
+Exit codes: 0 fine, 1 an error, 2 wrong usage, 130 interrupted (the report has what was done by then).
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("data", shell_complete=complete_data)
+@click.option("--target", metavar="COLUMN", help="Target column of a file; guessed if not given.")
+@click.option(
+    "--methods",
+    multiple=True,
+    metavar="KEYS",
+    shell_complete=complete_methods,
+    help="Methods, with commas between; all that suit the data's size if not given.",
+)
+@click.option("--splits", type=click.IntRange(2, 1000), help="Folds of the cross-validation.  [default: 5]")
+@click.option(
+    "--repeats",
+    type=click.IntRange(1, 1000),
+    help="How often it is repeated with other folds.  [default: 2; 1 with --quick]",
+)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of folds and methods.")
+@click.option("--jobs", type=click.IntRange(1, 4096), help="Processes at a time; as many as there are processors.")
+@click.option("--time-budget", type=Duration(), help="Stop after this time with what is done: 90s, 5m, 1h.")
+@click.option("--resume", is_flag=True, help="Keep the results of an earlier run of the same comparison.")
+@click.option("--quick", is_flag=True, help="Fewer parameters to try, three inner folds, one repeat.")
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The report.  [default: NAME.html]"
+)
+@click.option("--json", "json_file", type=click.Path(dir_okay=False, allow_dash=True), help="All results as JSON.")
+@click.option("--csv", "csv_file", type=click.Path(dir_okay=False, allow_dash=True), help="The table as CSV.")
+@click.option(
+    "--store",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="File that keeps results as they come.  [default: NAME.results.sqlite beside the report]",
+)
+@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
+@debug_option
+@click.pass_context
+def compare(
+    ctx, data, target, methods, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file, csv_file,
+    store, data_dir,
+):  # fmt: skip
+    """Which method serves these data, and is the difference real?
+
+    DATA is a file (CSV, Parquet, LIBSVM text, ARFF, NPZ; text also compressed) or the name of a data set. Every method
+    chooses its parameters by cross-validation within each training part. You get a ranked table and a report, one HTML
+    file that can be mailed.
+    """
+    from margindist.experiments.compare import compare, default_store
+    from margindist.experiments.methods import BY_KEY
+
+    output = output or Path(f"{_stem(data)}.html")
+    _check_places(output, json_file, csv_file)
+    line = ProgressLine({key: method.label for key, method in BY_KEY.items()})
+    try:
+        comparison = compare(
+            data, target=target, methods=_keys(methods), splits=splits or 5, repeats=repeats or (1 if quick else 2),
+            seed=seed, quick=quick, n_jobs=jobs or -1, time_budget=time_budget, store=store or default_store(output),
+            resume=resume, data_dir=data_dir, progress=line, say=lambda sentence: click.echo(sentence, err=True),
+        )  # fmt: skip
+    finally:
+        line.close()
+    _show(comparison, to_stderr="-" in (json_file, csv_file))
+    write_whole(output, comparison.to_html(ctx.obj["command"]))
+    if json_file:
+        write_whole(json_file, json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n")
+    if csv_file:
+        write_whole(csv_file, _csv(comparison))
+    click.echo(f"Report: {output.resolve()}", err="-" in (json_file, csv_file))
+    if comparison.stopped == "interrupted":
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+def _stem(data):
+    if not os.path.isfile(data):
+        return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in data) or "comparison"
+    name = Path(data).name
+    for _ in range(2):  # flowers.csv.gz
+        name = name[: name.rindex(".")] if name.rfind(".") > 0 else name
+    return name
+
+
+def _keys(methods):
+    return [key for part in methods for key in part.split(",") if key.strip()] or None
+
+
+def _check_places(*paths):
+    """Hours of work must not end at a folder that does not exist."""
+    for path in paths:
+        if path is not None and str(path) != "-" and not Path(path).resolve().parent.is_dir():
+            raise OSError(f"{path}: its folder does not exist; make it first, or name another place.")
+
+
+def _show(comparison, to_stderr):
+    def show(text=""):
+        click.echo(text, err=to_stderr)
+
+    for note in [*comparison.about["notes"], *comparison.about["encoding"]]:
+        show(note)
+    show()
+    if comparison.rows:
+        show(str(comparison))
+        show()
+        show("+ and - mark methods that are significantly better or worse than the SVM of their kind.")
+        show()
+    show(" ".join(comparison.answer()))
+    for label, reason in comparison.failures.items():
+        show(f"{label}: {reason}")
+    if comparison.finished < comparison.total:
+        done = f"{comparison.finished} of {comparison.total} results"
+        show(f"Stopped ({comparison.stopped}) with {done}; --resume goes on.")
+
+
+def _csv(comparison):
+    from margindist.experiments.compare import ComparisonRow
+
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(ComparisonRow._fields)
+    writer.writerows(comparison.rows)
+    return text.getvalue()

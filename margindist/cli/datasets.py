@@ -1,0 +1,36 @@
+"""``margindist datasets``."""
+
+import click
+
+from margindist.cli.app import debug_option
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  margindist datasets
+  margindist datasets --here
+  margindist compare wdbc --quick
+  MARGINDIST_DATA=~/data margindist datasets
+"""
+)
+@click.option("--here", is_flag=True, help="Only those that are here.")
+@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets  [MARGINDIST_DATA].")
+@debug_option
+def datasets(here, data_dir):
+    """List the data sets that go by a name, and whether they are here."""
+    from margindist.datasets import catalogue, status
+
+    entries = {entry.name: entry for entry in catalogue()}
+    lines = [("name", "rows", "columns", "classes", "", "")]
+    for row in status(data_dir):
+        if row.state == "here" or not here:
+            entry = entries[row.name]
+            shape = [entry.rows, entry.features, entry.classes]
+            lines.append((row.name, *("?" if n is None else f"{n}" for n in shape), row.state, row.reason))
+    widths = [max(len(line[k]) for line in lines) for k in range(5)]
+    for line in lines:
+        name, *numbers, state, reason = line
+        cells = [name.ljust(widths[0]), *(n.rjust(w) for n, w in zip(numbers, widths[1:4])), state.ljust(widths[4])]
+        click.echo("  ".join([*cells, reason]).rstrip())

@@ -1,0 +1,221 @@
+"""``margindist fit``, ``predict`` and ``export``."""
+
+import ast
+import csv
+import io
+import time
+from pathlib import Path
+
+import click
+import numpy as np
+
+from margindist.cli.app import debug_option
+from margindist.cli.terminal import complete_data, complete_methods, write_whole
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  margindist fit flowers.csv -o flowers.model
+  margindist fit flowers.csv --target species --method odm-rbf -o flowers.model
+  margindist fit wdbc --method ldm --set C=10 --set lambda1=100 -o wdbc.model
+      Parameters that are set are not searched.
+"""
+)
+@click.argument("data", shell_complete=complete_data)
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The model file.")
+@click.option("--target", metavar="COLUMN", help="Target column of a file; guessed if not given.")
+@click.option(
+    "--method",
+    "key",
+    default="ldm",
+    show_default=True,
+    metavar="KEY",
+    shell_complete=complete_methods,
+    help="One of the methods of compare.",
+)
+@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the method.")
+@click.option(
+    "--folds", type=click.IntRange(2, 100), default=5, show_default=True, help="Folds of the search for parameters."
+)
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of folds and method.")
+@click.option("--quick", is_flag=True, help="Fewer parameters to try.")
+@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
+@debug_option
+def fit(data, output, target, key, given, folds, seed, quick, data_dir):
+    """Choose parameters by cross-validation, fit one method to all of DATA, and write a model file.
+
+    The file has no code in it and is safe to pass on; margindist predict and margindist.load_model read it.
+    """
+    from margindist.experiments.compare import train
+    from margindist.models import save_model
+
+    if not output.resolve().parent.is_dir():
+        raise OSError(f"{output}: its folder does not exist; make it first, or name another place.")
+    start = time.perf_counter()
+    trained = train(
+        data, target=target, method=key, parameters=_settings(given), folds=folds, seed=seed, quick=quick,
+        data_dir=data_dir,
+    )  # fmt: skip
+    dataset = trained.dataset
+    save_model(
+        trained.model, output, feature_names=dataset.feature_names or None, target_name=dataset.target_name,
+        data_name=dataset.name, data_checksum=dataset.checksum, notes=dataset.notes,
+    )  # fmt: skip
+    for note in dataset.notes:
+        click.echo(note)
+    chosen = ", ".join(f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
+                       for name, value in trained.parameters.items())  # fmt: skip
+    click.echo(f"{trained.label} with {chosen or 'no parameters to choose'}.")
+    if trained.inner_score is not None:
+        click.echo(
+            f"Accuracy in the search's cross-validation: {trained.inner_score:.3f} (compare gives an honest one)."
+        )
+    click.echo(f"Model: {output.resolve()} ({time.perf_counter() - start:.1f} s)")
+
+
+def _settings(given):
+    settings = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise click.BadParameter(f"{text!r} is not NAME=VALUE, such as C=10.", param_hint="--set")
+        try:
+            settings[name.strip()] = ast.literal_eval(value)
+        except (ValueError, SyntaxError):
+            settings[name.strip()] = value
+    return settings
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  margindist predict flowers.model new.csv                        to the standard output
+  margindist predict flowers.model new.csv -o predictions.csv
+  margindist predict flowers.model new.parquet -o predictions.parquet
+"""
+)
+@click.argument("model", type=click.Path(dir_okay=False))
+@click.argument("data", type=click.Path(dir_okay=False))
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, allow_dash=True),
+    default="-",
+    help="CSV or Parquet, by its ending; the standard output if not given.",
+)
+@debug_option
+def predict(model, data, output):
+    """Predict the rows of the file DATA with a MODEL file: a label and decision values for each.
+
+    Columns are found by name; others are ignored. If DATA has the target column, the accuracy is said too.
+    """
+    from margindist.datasets import read_file
+    from margindist.models import load_model, read_metadata
+
+    metadata, fitted = read_metadata(model), load_model(model)
+    dataset = read_file(data, target=False)
+    X = _arranged(dataset, fitted, metadata)
+    decision = np.asarray(fitted.decision_function(X))
+    labels = fitted.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
+    columns = {"prediction": labels}
+    if decision.ndim == 1:
+        columns["decision"] = decision
+    else:
+        columns |= {f"decision_{label}": decision[:, k] for k, label in enumerate(fitted.classes_)}
+    _write_columns(columns, output)
+    if metadata.target_name in dataset.feature_names and output != "-":
+        truth = np.asarray(_column(dataset, metadata.target_name)).astype(str)
+        right = np.mean(truth == _as_text(labels))
+        click.echo(f"Accuracy on the {len(truth)} rows, which have {metadata.target_name!r} too: {right:.3f}")
+    if output != "-":
+        click.echo(f"Predictions: {Path(output).resolve()}")
+
+
+def _column(dataset, name):
+    X = dataset.X
+    return X[name] if hasattr(X, "columns") else X[:, dataset.feature_names.index(name)]
+
+
+def _as_text(labels):
+    return np.asarray(labels).astype(str)
+
+
+def _arranged(dataset, fitted, metadata):
+    """The columns that the model takes, in its order."""
+    import scipy.sparse as sp
+
+    X, names, wanted = dataset.X, dataset.feature_names, metadata.feature_names
+    if sp.issparse(X):
+        expected = fitted.n_features_in_
+        if X.shape[1] > expected:
+            raise ValueError(f"{dataset.name}: has {X.shape[1]} columns, but the model takes {expected}.")
+        return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], expected))
+    if wanted and names:
+        missing = [name for name in wanted if name not in names]
+        if missing:
+            more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+            raise ValueError(
+                f"{dataset.name}: lacks the column{'s' if missing[1:] else ''} "
+                f"{', '.join(map(repr, missing[:3]))}{more}, which the model needs."
+            )
+        X = X[list(wanted)] if hasattr(X, "columns") else X[:, [names.index(name) for name in wanted]]
+    if hasattr(fitted, "feature_names_in_") and not hasattr(X, "columns"):
+        import pandas as pd
+
+        X = pd.DataFrame(X, columns=list(fitted.feature_names_in_))
+    return _kinds_as_fitted(X, fitted) if hasattr(X, "columns") else X
+
+
+def _kinds_as_fitted(X, fitted):
+    """A column of categories may hold numbers only in the new rows; a column of numbers must hold numbers."""
+    import pandas as pd
+
+    coder = fitted[0] if hasattr(fitted, "steps") else None
+    X = X.copy()
+    for kind, _, names in getattr(coder, "transformers_", ()):
+        for name in names if kind in ("numbers", "categories") else ():
+            if kind == "categories" and pd.api.types.is_numeric_dtype(X[name]):
+                X[name] = X[name].map(lambda value: f"{value:g}", na_action="ignore").astype(object)
+            elif kind == "numbers" and not pd.api.types.is_numeric_dtype(X[name]):
+                raise ValueError(f"the column {name!r} must hold numbers, as it did for the model.")
+    return X if hasattr(fitted, "feature_names_in_") else X.to_numpy(dtype=float)
+
+
+def _write_columns(columns, output):
+    if str(output).lower().endswith(".parquet"):
+        import pandas as pd
+
+        buffer = io.BytesIO()
+        try:
+            pd.DataFrame(columns).to_parquet(buffer)
+        except ImportError:
+            raise ImportError("Parquet needs pyarrow: pip install 'margindist[parquet]'.") from None
+        write_whole(output, buffer.getvalue())
+        return
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*(values.tolist() for values in columns.values())))
+    write_whole(output, text.getvalue())
+
+
+@click.command(
+    epilog="""
+\b
+Examples:
+  margindist export flowers.model -o flowers.onnx
+"""
+)
+@click.argument("model", type=click.Path(dir_okay=False))
+@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), help="The ONNX file.")
+@debug_option
+def export(model, output):
+    """Write a MODEL file as ONNX, for use without Python."""
+    from margindist.models import load_model
+    from margindist.onnx import to_onnx
+
+    write_whole(output, to_onnx(load_model(model)).SerializeToString())
+    click.echo(f"ONNX model: {Path(output).resolve()}")

@@ -1,0 +1,334 @@
+"""The command line as a user meets it: files in, files out, exit codes, one line for an error, kills and Ctrl-C."""
+
+import csv
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import make_classification
+
+from margindist.cli.app import run
+from margindist.cli.terminal import Duration, ProgressLine, clock
+from margindist.experiments.runner import Progress
+from margindist.experiments.store import Cell, Result
+
+ROOT = Path(__file__).parent.parent
+FAST = ["--methods", "mamc,lssvm", "--splits", "3", "--quick"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a table of numbers, categories and missing values."""
+    monkeypatch.chdir(tmp_path)
+    X, y = make_classification(80, 4, n_informative=3, n_redundant=0, flip_y=0.1, random_state=0)
+    frame = pd.DataFrame(X, columns=["height", "width", "depth", "age"])
+    frame["colour"] = np.where(X[:, 0] > 0.3, "red", "blue")
+    frame.loc[::9, "age"] = np.nan
+    frame.loc[4::17, "colour"] = None
+    frame["species"] = np.array(["lily", "rose"])[y]
+    frame.to_csv("flowers.csv", index=False)
+    return tmp_path
+
+
+def scores(path):
+    """What the table is made of, without the times."""
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute("SELECT method, split, status, score, parameters, detail FROM results").fetchall()
+    return sorted(rows)
+
+
+def test_compare_prints_a_table_and_writes_the_report(folder, capsys):
+    arguments = ["compare", "flowers.csv", *FAST, "--jobs", "1", "--json", "all.json", "--csv", "table.csv"]
+    assert run(arguments) == 0
+    captured = capsys.readouterr()
+    assert "'species', was taken as the target" in captured.out
+    assert "has the highest accuracy" in captured.out
+    assert captured.out.splitlines()[-1] == f"Report: {folder / 'flowers.html'}"
+    assert captured.err.splitlines()[-1] == "15 of 15 done" and "\r" not in captured.err and "\x1b" not in captured.err
+    rows = list(csv.DictReader(Path("table.csv").read_text(encoding="utf-8").splitlines()))
+    everything = json.loads(Path("all.json").read_text(encoding="utf-8"))
+    assert [row["label"] for row in rows] == [row["label"] for row in everything["table"]]
+    assert float(rows[0]["accuracy"]) == everything["table"][0]["accuracy"]
+    assert len(everything["cells"]) == 15 and everything["about"]["numbers"]["missing"] == 14
+    page = Path("flowers.html").read_text(encoding="utf-8")
+    assert "margindist compare flowers.csv --methods mamc,lssvm" in page and "missing" in page
+    assert run([*arguments, "--resume", "-o", "flowers.html", "--csv", "-"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == Path("table.csv").read_text(encoding="utf-8")  # the same to the last digit, times included
+    assert "Resuming: 15 of 15" in captured.err
+
+
+def test_fit_predict_and_export(folder, capsys):
+    assert run(["fit", "flowers.csv", "--method", "lssvm-rbf", "--quick", "-o", "flowers.model"]) == 0
+    said = capsys.readouterr().out
+    assert "LS-SVM (RBF) with C = " in said and said.splitlines()[-1].startswith(f"Model: {folder / 'flowers.model'}")
+    assert run(["predict", "flowers.model", "flowers.csv", "-o", "predictions.csv"]) == 0
+    assert "Accuracy on the 80 rows, which have 'species' too: 0.8" in capsys.readouterr().out
+    predictions = pd.read_csv("predictions.csv")
+    assert list(predictions) == ["prediction", "decision"] and len(predictions) == 80
+    assert ((predictions["decision"] > 0) == (predictions["prediction"] == "rose")).all()
+    frame = pd.read_csv("flowers.csv")[["colour", "age", "depth", "width", "height"]]  # another order, no target
+    frame.to_parquet("new.parquet")
+    assert run(["predict", "flowers.model", "new.parquet", "-o", "predictions.parquet"]) == 0
+    pd.testing.assert_frame_equal(pd.read_parquet("predictions.parquet"), predictions)
+    frame.drop(columns="depth").to_csv("less.csv", index=False)
+    assert run(["predict", "flowers.model", "less.csv"]) == 1
+    assert capsys.readouterr().err.strip() == "margindist: less: lacks the column 'depth', which the model needs."
+    frame.assign(depth="deep").to_csv("words.csv", index=False)
+    assert run(["predict", "flowers.model", "words.csv"]) == 1
+    assert "the column 'depth' must hold numbers" in capsys.readouterr().err
+
+
+def test_export_is_the_same_model(folder, capsys):
+    runtime = pytest.importorskip("onnxruntime")
+    pytest.importorskip("onnx")
+    assert run(["fit", "wdbc", "--method", "lssvm", "--quick", "-o", "wdbc.model"]) == 0
+    assert run(["export", "wdbc.model", "-o", "wdbc.onnx"]) == 0
+    from margindist.datasets import load
+    from margindist.models import load_model
+
+    X = load("wdbc").X
+    (values,) = runtime.InferenceSession("wdbc.onnx").run(["scores"], {"X": X.astype(np.float32)})
+    np.testing.assert_allclose(values.ravel(), load_model("wdbc.model").decision_function(X), atol=1e-4)
+
+
+def test_fit_with_parameters_and_three_classes_to_the_standard_output(folder, capsys):
+    assert run(["fit", "iris", "--method", "ldm", "--set", "C=3", "--set", "lambda1=0", "--set", "lambda2=0",
+                "-o", "iris.model"]) == 0  # fmt: skip
+    assert "LDM with C = 3, lambda1 = 0, lambda2 = 0." in capsys.readouterr().out
+    from sklearn.datasets import load_iris
+
+    load_iris(as_frame=True).data.to_csv("new.csv", index=False)
+    assert run(["predict", "iris.model", "new.csv"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "prediction,decision_0,decision_1,decision_2" and len(lines) == 151
+
+
+def test_sparse_rows_are_predicted_with_fewer_columns_but_not_with_more(folder, capsys):
+    rows = [f"{k % 2} {1 + k % 2}:1 {3 + k % 3}:{k % 5 + 1}" for k in range(40)]
+    Path("train.libsvm").write_text("\n".join(rows) + "\n")
+    assert run(["fit", "train.libsvm", "--method", "mamc", "-o", "sparse.model"]) == 0
+    Path("new.libsvm").write_text("0 1:1\n1 2:1\n")
+    capsys.readouterr()
+    assert run(["predict", "sparse.model", "new.libsvm"]) == 0
+    assert [line.split(",")[0] for line in capsys.readouterr().out.splitlines()[1:]] == ["0", "1"]
+    Path("wide.libsvm").write_text("0 1:1 9:1\n")
+    assert run(["predict", "sparse.model", "wide.libsvm"]) == 1
+    assert "has 9 columns, but the model takes 5" in capsys.readouterr().err
+
+
+WRONG = [
+    (["compare", "nothing.csv"], 1, "there is no such file"),
+    (["compare", "nothing"], 1, "There is no data set 'nothing'"),
+    (["compare", "flowers.csv", "--target", "nothing"], 1, "'nothing'"),
+    (["compare", "flowers.csv", "--target", "height"], 1, "height"),
+    (["compare", "flowers.csv", "--methods", "svmm"], 1, "no method is called 'svmm'"),
+    (["compare", "flowers.csv", "-o", "no/such/folder/report.html"], 1, "its folder does not exist"),
+    (["compare", "flowers.csv", "--store", "flowers.csv"], 1, "not a file of results"),
+    (["compare", "flowers.csv", "--splits", "1"], 2, "1 is not in the range"),
+    (["compare", "flowers.csv", "--time-budget", "soon"], 2, "'soon' is no time"),
+    (["compare", "flowers.csv", "--time-budget", "0"], 2, "'0' is no time"),
+    (["compare", "flowers.csv", "--nonsense"], 2, "--nonsense"),
+    (["compare"], 2, "Missing argument"),
+    (["flowers.csv"], 2, "did you mean: margindist compare flowers.csv"),
+    (["fit", "flowers.csv"], 2, "Missing option"),
+    (["fit", "flowers.csv", "-o", "m", "--set", "C"], 2, "'C' is not NAME=VALUE"),
+    (["fit", "flowers.csv", "-o", "m", "--method", "mamc", "--set", "nothing=1"], 1, "'nothing'"),
+    (["fit", "flowers.csv", "-o", "no/such/folder/m"], 1, "its folder does not exist"),
+    (["predict", "flowers.csv", "flowers.csv"], 1, "flowers.csv"),
+    (["predict", "nothing.model", "flowers.csv"], 1, "nothing.model"),
+    (["export", "flowers.csv", "-o", "m.onnx"], 1, "flowers.csv"),
+]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected", "words"), WRONG, ids=lambda value: " ".join(value)[:60] if isinstance(value, list) else ""
+)
+def test_every_error_is_one_line_and_an_exit_code(folder, capsys, arguments, expected, words):
+    assert run(arguments) == expected
+    captured = capsys.readouterr()
+    assert captured.out == "" and captured.err.count("\n") == 1
+    assert captured.err.startswith("margindist: ") and words in captured.err
+    before = {"flowers.csv"}
+    assert set(os.listdir()) <= before  # nothing half-written is left
+
+
+def test_debug_shows_the_traceback(folder, capsys):
+    assert run(["compare", "flowers.csv", "--methods", "svmm", "--debug"]) == 1
+    assert "Traceback" in capsys.readouterr().err
+
+
+text = st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\x00"), max_size=12)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    arguments=st.lists(
+        st.one_of(
+            text,
+            st.sampled_from([
+                "compare", "fit", "predict", "export", "datasets", "completion", "--target", "--methods", "--set",
+                "--seed", "--splits", "--time-budget", "-o", "--json", "flowers.csv", "-1", "--method", "--debug=x",
+            ]),
+        ),
+        max_size=5,
+    )
+)  # fmt: skip
+def test_nonsense_never_shows_a_traceback(folder, capsys, arguments):
+    if "flowers.csv" in arguments:  # whole runs are not the point here
+        arguments = [*arguments, "--target", "nothing"]
+    code = run(arguments)
+    captured = capsys.readouterr()
+    assert code in (0, 1, 2)
+    assert "Traceback" not in captured.err and captured.err.count("\n") <= 1 and "an error of ours" not in captured.err
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.one_of(st.binary(max_size=200), st.lists(st.lists(text, min_size=1, max_size=4), max_size=6)))
+def test_a_file_of_anything_is_an_error_of_one_line(folder, capsys, content):
+    if isinstance(content, list):
+        content = "\n".join(",".join(fields) for fields in content).encode()
+    Path("anything.csv").write_bytes(content)
+    assert run(["compare", "anything.csv", "--jobs", "1"]) == 1
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1 and "an error of ours" not in captured.err
+
+
+def test_help_teaches_and_is_quick():
+    code = (
+        "import sys; sys.argv = ['margindist', '--help']\n"
+        "from margindist.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as leave: assert leave.code == 0\n"
+        "assert not {'sklearn', 'numba', 'scipy'} & set(sys.modules), 'help must not wait for them'\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Examples:" in done.stdout and "margindist compare flowers.csv" in done.stdout
+    for command in ("compare", "fit", "predict", "export", "datasets", "completion"):
+        assert command in done.stdout
+
+
+@pytest.mark.parametrize("command", ["compare", "fit", "predict", "export", "datasets", "completion"])
+def test_help_of_commands(command, capsys):
+    assert run([command, "--help"]) == 0
+    assert f"margindist {command}" in capsys.readouterr().out
+
+
+def test_version_datasets_and_completion(capsys):
+    from margindist import __version__
+
+    assert run(["--version"]) == 0 and capsys.readouterr().out == f"margindist {__version__}\n"
+    assert run(["datasets", "--here"]) == 0
+    assert "wdbc" in capsys.readouterr().out
+    assert run(["completion", "bash"]) == 0
+    assert "_MARGINDIST_COMPLETE=bash_complete" in capsys.readouterr().out
+
+
+def test_completion_knows_methods_and_data_sets():
+    from click.shell_completion import ShellComplete
+
+    from margindist.cli.app import commands
+
+    complete = ShellComplete(commands, {}, "margindist", "_MARGINDIST_COMPLETE")
+    assert "compare" in [item.value for item in complete.get_completions([], "com")]
+    assert "wdbc" in [item.value for item in complete.get_completions(["compare"], "wd")]
+    found = [item.value for item in complete.get_completions(["compare", "wdbc", "--methods"], "ldm,od")]
+    assert found == ["ldm,odm", "ldm,odm-rbf"]
+
+
+def test_without_the_extra_it_says_what_to_install():
+    code = "import sys; sys.modules['click'] = None\nfrom margindist.cli import main\nmain()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert done.returncode == 1
+    assert done.stderr == "margindist: the command line needs click; pip install 'margindist[cli]'.\n"
+
+
+def test_durations():
+    assert [Duration().convert(text, None, None) for text in ("90", "90s", "1.5m", "2H")] == [90, 90, 90, 7200]
+    assert [clock(seconds) for seconds in (7, 750, 3900)] == ["0:07", "12:30", "1:05:00"]
+
+
+def test_the_bar_of_a_terminal_is_one_line(monkeypatch, capsys):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((60, 20)))
+    monkeypatch.setattr(sys.stderr, "fileno", lambda: 2, raising=False)
+    line = ProgressLine({"ldm": "LDM"})
+    line(Progress(0, 4, None, None))
+    line._last = 0.0
+    line(Progress(2, 4, 75.0, Result(Cell("e", "d", "ldm", 0))))
+    line.close()
+    shown = capsys.readouterr().err
+    assert "\n" not in shown and shown.endswith("\r")
+    assert "[############............] 2/4, about 1:15 left, LDM" in shown
+
+
+# ---------------------------------------------------------------------- killed and interrupted
+
+
+def started(*arguments):
+    return subprocess.Popen(
+        [sys.executable, "-m", "margindist", "compare", "flowers.csv", *arguments], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+    )  # fmt: skip
+
+
+def finished(store):
+    """The results in the store, with the time each took: what was computed again would show."""
+    try:
+        with sqlite3.connect(f"file:{store}?mode=ro", uri=True) as connection:
+            rows = connection.execute("SELECT method, split, seconds FROM results").fetchall()
+            return {(method, split): seconds for method, split, seconds in rows}
+    except sqlite3.OperationalError:
+        return {}
+
+
+def wait_for(store, count, process):
+    deadline = time.monotonic() + 120
+    while len(finished(store)) < count and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_killed_at_any_moment_resume_gives_the_undisturbed_table(folder):
+    plan = ["--methods", "mamc,lssvm", "--splits", "3", "--repeats", "4", "--quick"]  # 60 cells
+    assert run(["compare", "flowers.csv", *plan, "--jobs", "1", "-o", "whole.html"]) == 0
+    draw = random.Random(0)
+    seen = {}
+    for count in (0, 12, 35):
+        process = started(*plan, "--jobs", "1", "--resume", "-o", "killed.html")
+        wait_for("killed.results.sqlite", count, process)
+        time.sleep(draw.uniform(0.0, 0.2))
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        now = finished("killed.results.sqlite")
+        assert seen.items() <= now.items()  # nothing lost, nothing computed twice
+        seen = now
+    assert 0 < len(seen) < 60
+    assert run(["compare", "flowers.csv", *plan, "--jobs", "1", "--resume", "-o", "killed.html"]) == 0
+    assert seen.items() <= finished("killed.results.sqlite").items()
+    assert scores("killed.results.sqlite") == scores("whole.results.sqlite")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGINT")
+def test_ctrl_c_reports_what_is_done(folder):
+    process = started("--methods", "mamc,lssvm", "--splits", "3", "--repeats", "300", "--quick", "--jobs", "2")
+    wait_for("flowers.results.sqlite", 12, process)
+    os.killpg(process.pid, signal.SIGINT)  # the terminal sends it to all processes
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130, err
+    assert "Stopped (interrupted) with" in out and "--resume goes on" in out
+    assert out.splitlines()[-1] == f"Report: {folder / 'flowers.html'}"
+    assert "Traceback" not in err
+    assert "Not all is done" in Path("flowers.html").read_text(encoding="utf-8")

@@ -1,0 +1,316 @@
+"""Comparisons: the table against naive versions, plans that do not mix, reports that say what is stored."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_iris, make_classification
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, StratifiedKFold
+from sklearn.preprocessing import MinMaxScaler
+from sklearn.svm import LinearSVC
+
+from margindist.experiments.compare import Comparison, Plan, compare, train
+from margindist.experiments.methods import BASELINES, BY_KEY, METHODS, Shape, choose
+from margindist.experiments.report import code, repeat_code
+from margindist.experiments.statistics import corrected_resampled_t, holm
+from margindist.experiments.store import Cell, Result, Store
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+HOSTILE = '</script><script>document.title="owned"</script><b>"x" & \'y\''
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_classification(90, 6, n_informative=3, flip_y=0.15, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    return tmp_path_factory.mktemp("compare") / "results.sqlite"
+
+
+@pytest.fixture(scope="module")
+def comparison(data, store):
+    return compare(*data, methods=["lssvm", "mamc-rbf"], splits=3, repeats=2, seed=3, quick=True, store=store)
+
+
+def scores(comparison):
+    return {(r.cell.method, r.cell.split): (r.score, r.parameters, r.detail) for r in comparison.results}
+
+
+def test_scores_are_those_of_a_naive_nested_cross_validation(comparison, data):
+    X, y = data
+    splits = RepeatedStratifiedKFold(n_splits=3, n_repeats=2, random_state=3).split(X, y)
+    found = scores(comparison)
+    for split, (train_rows, test_rows) in enumerate(splits):
+        scaler = MinMaxScaler().fit(X[train_rows])
+        inner = StratifiedKFold(3, shuffle=True, random_state=3 + split)
+        search = GridSearchCV(
+            LinearSVC(dual="auto", random_state=3), {"C": comparison.plan.grids["linearsvc"]["C"]}, cv=inner
+        )
+        search.fit(scaler.transform(X[train_rows]), y[train_rows])
+        score, parameters, detail = found["linearsvc", split]
+        assert parameters == search.best_params_
+        predicted = search.predict(scaler.transform(X[test_rows]))
+        assert score == np.mean(predicted == y[test_rows])
+        assert detail["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y[test_rows], predicted))
+        z = np.where(y == 1, 1, -1) * search.decision_function(scaler.transform(X))
+        rms = np.sqrt(np.mean(z[train_rows] ** 2))
+        assert detail["margins"]["test"]["mean"] == pytest.approx(np.mean(z[test_rows]) / rms)
+        assert detail["margins"]["test_geometric"]["mean"] == pytest.approx(
+            np.mean(z[test_rows]) / np.linalg.norm(search.best_estimator_.coef_)
+        )
+
+
+def test_the_table_is_ranked_and_tested(comparison):
+    rows = comparison.rows
+    assert [row.rank for row in rows] == [1, 2, 3, 4, 5]
+    assert [row.accuracy for row in rows] == sorted((row.accuracy for row in rows), reverse=True)
+    by_method = {row.method: [r.score for r in comparison.results if r.cell.method == row.method] for row in rows}
+    best = by_method[rows[0].method]
+    p = [corrected_resampled_t(by_method[row.method], best, test_share=1 / 3).p_value for row in rows[1:]]
+    np.testing.assert_allclose([row.p_best for row in rows[1:]], holm(p))
+    assert rows[0].p_best is None
+    assert {row.against_svm for row in rows if row.kernel and row.method != "svc"} == {"SVC (RBF)"}
+    assert {row.against_svm for row in rows if not row.kernel and row.method != "linearsvc"} == {"LinearSVC"}
+    text = str(comparison)
+    assert all(row.label in text for row in rows) and len(text.splitlines()) == 6
+
+
+def test_results_survive_the_store_exactly_and_resuming_computes_nothing(comparison, data, store):
+    again = Comparison.from_store(store)
+    assert again.rows == comparison.rows and again.answer() == comparison.answer()
+    assert again.to_html() == comparison.to_html()
+    said = []
+    resumed = compare(
+        *data, methods=["lssvm", "mamc-rbf"], splits=3, repeats=2, seed=3, quick=True, store=store, resume=True,
+        say=said.append,
+    )  # fmt: skip
+    assert resumed.rows == comparison.rows  # the times too: nothing was computed again
+    assert said == ["Resuming: 30 of 30 results are there already."]
+
+
+def test_other_plans_and_changed_data_do_not_mix(data, tmp_path):
+    X, y = data
+    path = tmp_path / "results.sqlite"
+    settings = {"methods": ["mamc"], "splits": 2, "repeats": 1, "quick": True, "store": path, "resume": True}
+    said = []
+    first = compare(X, y, **settings)
+    other = compare(X, y, **settings, seed=1, say=said.append)
+    changed = compare(X + np.eye(*X.shape), y, **settings, seed=1, say=said.append)
+    assert len({c.plan.experiment for c in (first, other, changed)}) == 3
+    assert said[0] == "Not resumed: the plan has changed (seed), so everything is computed anew."
+    assert re.match(r"Not resumed: data has changed \(checksum \w{8} then, \w{8} now\)", said[1])
+    said.clear()
+    compare(X, y, **{**settings, "resume": False}, say=said.append)
+    assert said == ["8 results of the same comparison are computed anew; with --resume they would have been kept."]
+
+
+def made(scores_by_method, splits=5, failed=()):
+    """A comparison with the given scores."""
+    plan = Plan("made", "0" * 64, {key: {} for key in scores_by_method}, splits, 1, 3, 0)
+    part = {"mean": 1.0, "variance": 0.1}
+    detail = {"balanced_accuracy": 0.5, "margins": {"test": part, "test_geometric": None}}
+    results = [
+        Result(Cell(plan.experiment, "made", key, k), score=score, fit_seconds=0.1, predict_seconds=0.1, detail=detail)
+        for key, values in scores_by_method.items()
+        for k, score in enumerate(values)
+    ]
+    results += [Result(Cell(plan.experiment, "made", key, k), "failed", error="no good") for key, k in failed]
+    return Comparison(plan, {"classes": {"a": 6, "b": 4}}, results)
+
+
+def test_the_answer_names_the_best_and_says_whether_the_difference_is_real():
+    jitter = np.array([0.0, 0.004, -0.004, 0.002, -0.002])
+    clear = " ".join(made({"ldm": 0.95 + jitter, "linearsvc": 0.70 - jitter, "svc": 0.6 + jitter[::-1]}).answer())
+    assert "LDM has the highest accuracy, 0.950" in clear and "The difference is real" in clear
+    assert "LinearSVC, it gains +0.250, significantly" in clear and "commonest class would give 0.600" in clear
+    unclear = " ".join(made({"ldm": 0.80 + 10 * jitter, "linearsvc": 0.80 - 9 * jitter}).answer())
+    assert "may well be chance" in unclear and "no clear difference" in unclear
+    mixed = " ".join(made({"ldm": 0.9 + jitter, "svc": 0.9 - jitter, "linearsvc": 0.5 + jitter[::-1]}).answer())
+    assert "cannot be told apart from SVC (RBF); the other one is significantly worse" in mixed
+    assert made({"ldm": []}).answer() == ["Nothing is finished yet, so there is nothing to compare."]
+    few = made({"ldm": [0.5, 0.6], "svc": [0.4, 0.5]})  # the same difference twice proves nothing
+    assert "cannot be said: 2 splits are too few, take 5 or more" in few.answer()[-1]
+    assert [row.p_best for row in few.rows] == [None, None]
+
+
+def test_an_unfinished_comparison_compares_the_splits_that_all_have():
+    partial = made({"ldm": [0.9, 0.8, 0.1], "svc": [0.7, 0.6], "odm": [0.7]}, failed=[("odm", 1)])
+    assert [(row.method, row.splits) for row in partial.rows] == [("ldm", 2), ("odm", 1), ("svc", 2)]
+    assert partial.rows[0].accuracy == pytest.approx(0.85)
+    partial.results[0].detail["warnings"] = ["ConvergenceWarning: not yet"]
+    assert partial.warnings["LDM"].endswith(
+        "splits, at chosen parameters or while searching: ConvergenceWarning: not yet"
+    )
+    assert partial.failures == {"ODM": "failed in 1 of 5 splits: no good"}
+
+
+def test_a_time_budget_gives_what_is_done(data):
+    comparison = compare(*data, methods=["mamc"], splits=3, repeats=40, quick=True, time_budget=1.5)
+    assert comparison.stopped == "the time budget is spent"
+    assert comparison.finished < comparison.total
+    assert len({row.splits for row in comparison.rows}) <= 1  # the same splits for all
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.key)
+@pytest.mark.parametrize("few", [True, False])
+def test_grids_fit_their_estimators(method, few):
+    shape = Shape(600, 30, 2, False, 1.3)
+    grid = method.grid(shape, few)
+    estimator = method.estimator(0)
+    assert set(grid) <= set(estimator.get_params())
+    assert method.kernel == (getattr(estimator, "kernel", "linear") == "rbf")
+    imported, made_by = method.code(7, {name: values[0] for name, values in grid.items()})
+    namespace = {}
+    exec(f"{imported}\nmade = {made_by}", namespace)
+    first = {name: values[0] for name, values in grid.items()}
+    assert str(namespace["made"].get_params()) == str(method.estimator(7, **first).get_params())
+
+
+def test_methods_are_chosen_by_size_and_the_reason_is_said():
+    small = choose(None, Shape(500, 10, 2, False, 1.0))
+    assert {method.key for method in small.methods} == {method.key for method in METHODS if method.default}
+    assert [method.cost for method in small.methods] == sorted(method.cost for method in small.methods)
+    large = choose(None, Shape(300_000, 10, 2, False, 1.0))
+    assert "ldm" in {method.key for method in large.methods} and "svc" not in {m.key for m in large.methods}
+    assert large.left_out["SVC (RBF)"] == "would take long with 300,000 rows; runs unasked up to 40,000."
+    classes = choose(None, Shape(3_000, 10, 5, False, 1.0)).left_out["LDM (RBF)"]
+    assert classes.startswith("would take long with 3,000 rows times 5 classes")
+    named = choose(["LDM", " odm "], Shape(500, 10, 2, False, 1.0))
+    assert {method.key for method in named.methods} == {"ldm", "odm", *BASELINES}
+    assert {m.key for m in choose(["all"], Shape(500, 10, 2, False, 1.0)).methods} == set(BY_KEY)
+    with pytest.raises(ValueError, match=r"no method is called 'nonsense'; there are: .*ldm-rbf"):
+        choose(["nonsense"], Shape(500, 10, 2, False, 1.0))
+
+
+def test_classes_too_small_for_nested_cross_validation_are_refused_or_noted(data):
+    X, y = data
+    with pytest.raises(ValueError, match="the class '7' of 'y' has 3 rows of 90, and nested cross-validation needs 4"):
+        compare(X, np.r_[[7] * 3, y[3:]])
+    with pytest.raises(ValueError, match="nothing to tell apart"):
+        compare(X, np.zeros(90))
+    with pytest.raises(ValueError, match="features without labels"):
+        compare(X)
+    few = compare(X, np.r_[[7] * 4, y[4:]], methods=["mamc"], repeats=1, quick=True)
+    assert few.plan.splits == 4 and few.plan.folds == 3
+    assert "The class '7' has 4 rows only, so there are 4 splits, not 5." in few.about["notes"]
+    assert all(result.status == "done" for result in few.results)
+
+
+def mixed_table(rng):
+    y = rng.integers(0, 3, 75)
+    frame = pd.DataFrame({
+        HOSTILE: y + rng.normal(size=75),
+        "colour": np.array(["red", "green", "blue"])[(y + (rng.random(75) < 0.3)) % 3],
+        "size": rng.normal(size=75),
+    })  # fmt: skip
+    frame.loc[::7, "size"] = np.nan
+    frame.loc[3::11, "colour"] = None
+    frame["kind"] = np.array(["a", HOSTILE, "c"])[y]
+    return frame
+
+
+def test_a_table_with_categories_missing_values_and_hostile_names(tmp_path, monkeypatch, rng):
+    monkeypatch.chdir(tmp_path)
+    mixed_table(rng).to_csv("mixed.csv", index=False)
+    comparison = compare("mixed.csv", target="kind", methods=["lssvm", "msvmav"], splits=2, repeats=1, quick=True)
+    assert not comparison.failures
+    assert comparison.about["numbers"] == {
+        "rows": 75, "columns": 3, "encoded": 5, "sparse": False, "categorical": 1, "missing": 18
+    }  # fmt: skip
+    page = comparison.to_html(f"margindist compare {HOSTILE}")
+    assert HOSTILE not in page and page.count("<script>") == page.count("</script>") == 1
+    namespace = {}
+    exec(code(comparison), namespace)
+    assert namespace["model"].score(namespace["data"].X, namespace["data"].y) > 0.6
+    exec(repeat_code(comparison).replace("n_jobs=-1", "n_jobs=1"), namespace)
+    assert scores(namespace["comparison"]) == scores(comparison)
+    json.loads(json.dumps(comparison.as_dict(), allow_nan=False))
+
+
+def test_sparse_data_and_names_of_the_catalogue(data, capsys):
+    X, y = data
+    sparse = compare(sp.csr_array(np.maximum(X, 0)), y, methods=["ldm"], splits=2, repeats=1, quick=True)
+    assert not sparse.failures and sparse.about["numbers"]["sparse"]
+    assert "(sparse)" in sparse.to_html()
+    iris = compare("iris", methods=["mamc"], splits=3, repeats=1, quick=True)
+    for row in iris.rows:
+        namespace = {}
+        exec(code(iris, row.method), namespace)
+        printed = float(capsys.readouterr().out)
+        assert printed == pytest.approx(row.accuracy, abs=0.05)
+    assert next(row for row in iris.rows if row.method == "svc").geometric_margin is None  # one against one
+
+
+def test_training_chooses_and_fits():
+    X, y = load_iris(return_X_y=True)
+    trained = train(X, y, method="lssvm", quick=True)
+    assert trained.model.score(X, y) > 0.7 and set(trained.parameters) == {"C"}
+    given = train(X, y, method="ldm", parameters={"C": 2.0, "lambda1": 0.0, "lambda2": 0.0})
+    assert given.inner_score is None and given.model[-1].C == 2.0
+    with pytest.raises(ValueError, match="no method is called 'svm'"):
+        train(X, y, method="svm")
+
+
+# ---------------------------------------------------------------------- the report in a browser
+
+
+def browser(page, tmp_path, *arguments):
+    file = tmp_path / "page.html"
+    file.write_text(page, encoding="utf-8")
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}",
+               "--enable-logging=stderr", "--virtual-time-budget=2000", *arguments, file.as_uri()]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+
+CLICK = """
+<script>
+const column = name => [...document.querySelectorAll("table.sortable thead")][0].querySelectorAll("th")[name];
+const names = () => [...document.querySelectorAll("table.sortable tbody")][0].querySelectorAll("tr > th");
+const texts = () => [...names()].map(cell => cell.textContent);
+const log = [];
+for (const name of [1, 1, 9]) { column(name).querySelector("button").click(); log.push(texts().join("|")); }
+log.push(column(9).getAttribute("aria-sort"), document.documentElement.scrollWidth <= innerWidth);
+log.push(performance.getEntriesByType("resource").length);
+document.title = log.join(";");
+</script>
+"""
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
+def test_the_report_sorts_and_fits_a_phone_without_errors_or_requests(comparison, tmp_path):
+    page = comparison.to_html().replace("</body>", f"{CLICK}</body>")
+    done = browser(page, tmp_path, "--window-size=390,900", "--dump-dom")
+    assert "CONSOLE" not in done.stderr, done.stderr
+    title = re.search(r"<title>(.*?)</title>", done.stdout, flags=re.S).group(1)
+    up, down, by_time, direction, fits, requests = title.split(";")
+    labels = [row.label for row in comparison.rows]
+    assert up.split("|") == sorted(labels, key=str.lower)
+    assert down.split("|") == sorted(labels, key=str.lower, reverse=True)
+    assert by_time.split("|") == [row.label for row in sorted(comparison.rows, key=lambda row: row.fit_seconds)]
+    assert (direction, fits, requests) == ("ascending", "true", "0")
+
+
+def test_the_report_needs_nothing_from_outside(comparison):
+    page = comparison.to_html("margindist compare x")
+    assert not re.findall(r"""(?:src|href)=|@import|url\(|https?://""", page)
+    assert "prefers-color-scheme: dark" in page and "@media print" in page
+    for row in comparison.rows:
+        assert row.label in page and f"{row.accuracy:.3f}" in page
+    for text in ("margindist compare x", comparison.plan.checksum, "seed 3", "scikit-learn"):
+        assert text in page
+
+
+def test_a_report_of_nothing_is_a_report(store):
+    with Store(":memory:") as empty:
+        assert empty.results() == []
+    comparison = Comparison.from_store(store)
+    nothing = Comparison(comparison.plan, comparison.about, [], "interrupted")
+    assert "Nothing is finished yet" in nothing.to_html() and "0 of 30" in nothing.to_html()
