@@ -280,7 +280,8 @@ def _updates(found, plt):
                     ax.plot(x, y, linewidth=1.1, **styles[key])
             ax.set_xscale("log")
             ax.set_title(line.printed, fontsize=8)
-            ax.legend(fontsize=6, frameon=False)
+            if ax.lines:
+                ax.legend(fontsize=6, frameon=False)
     figure.supxlabel("updates" if x_name == "n_updates" else "processor seconds", fontsize=8)
     figure.supylabel("margin", fontsize=8)
     return True
