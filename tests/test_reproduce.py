@@ -30,7 +30,7 @@ from margindist.experiments.reproduce import (
     plan,
     quick_plan,
     repeat,
-    run_command,
+    reproduce,
     select,
 )
 from margindist.experiments.reproduction_report import html, index_blocks, markdown, page_blocks, write_reports
@@ -117,7 +117,7 @@ def test_what_cannot_run_says_why(monkeypatch, tmp_path):
     monkeypatch.setattr(protocol, "load", lambda name, data_dir: (_ for _ in ()).throw(protocol.DataError("not here.")))
     protocol._loaded.cache_clear()
     with Store(tmp_path / "results.sqlite") as store:
-        summary = run_command(
+        summary = reproduce(
             select(["ldm-table-2"]), output=tmp_path, only=["sonar/svm"], splits=1, jobs=1, say=lambda text: None
         )
         assert summary.skipped == 1

@@ -203,7 +203,8 @@ def _margins(found, plt):
                 ax.plot(quantiles[::2], levels[::2], linewidth=1.0, **styles[key])
         ax.axvline(0.0, color="0.7", linewidth=0.5, zorder=0)
         ax.set_title(line.printed, fontsize=8)
-    figure.supxlabel("margin", fontsize=8)
+    for ax in axes[-min(len(axes), 3 if histogram else 5) :]:
+        ax.set_xlabel("margin")
     figure.supylabel("frequency" if histogram else "cumulative frequency", fontsize=8)
     _legend(figure, axes[0])
     return True
