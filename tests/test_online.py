@@ -307,7 +307,7 @@ def test_almas_bound_follows_from_its_progress(alpha, p, margin):
 def test_pumma_does_not_notice_a_translation(p):
     X, y = separable(6, n_samples=60)
     plain, moved = (PUMMAClassifier(p=p, delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 30.0))
-    assert plain.n_updates_ == moved.n_updates_ > 20
+    assert plain.n_updates_ == moved.n_updates_ > 10
     np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-8)
     romma, far = (ROMMAClassifier(delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 3.0))
     assert far.n_updates_ > 2 * romma.n_updates_
@@ -462,7 +462,7 @@ def test_norm_stays_right_over_many_steps():
 @pytest.mark.parametrize("learner", [PUMMAClassifier(soft_margin=0.5), ROMMAClassifier(soft_margin=0.5)], ids=repr)
 def test_history_is_what_shorter_fits_end_with(learner, kernel):
     X, y = load_iris(return_X_y=True)
-    model = copy_of(learner, kernel=kernel, delta=0.05, max_iter=100).fit(X, y == 1)
+    model = fit(copy_of(learner, kernel=kernel, delta=0.05, max_iter=100), X, y == 1)
     history = model.history_
     assert history["n_iter"][-1] == model.n_iter_ > 30 and history["n_updates"][-1] == model.n_updates_
     assert (history["margin"][-1], history["share"][-1]) == (model.margin_, model.margin_share_)

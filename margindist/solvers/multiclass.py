@@ -120,8 +120,7 @@ def solve(
     coef : ndarray of shape (n_classes, n_columns)
         Of the same; without it Newton steps start from the weights that the blocks combine to.
     opening : Opening
-        After the first round of a former solution with these rows and tol, lam and theta, whatever its mu: without an
-        upper side that round does not depend on it, and is left out.
+        After the first round of a solution that differs in mu only: without an upper side that round is the same.
     rng : numpy.random.Generator
         For the order of the rows.
     report : callable
