@@ -106,7 +106,7 @@ def test_other_plans_and_changed_data_do_not_mix(data, tmp_path):
     changed = compare(X + np.eye(*X.shape), y, **settings, seed=1, say=said.append)
     assert len({c.plan.experiment for c in (first, other, changed)}) == 3
     assert said[0] == "Not resumed: the plan has changed (seed), so everything is computed anew."
-    assert re.match(r"Not resumed: data has changed \(checksum \w{8} then, \w{8} now\)", said[1])
+    assert re.match(r"Not resumed: the content of your data has changed \(checksum \w{8} then, \w{8} now\)", said[1])
     said.clear()
     compare(X, y, **{**settings, "resume": False}, say=said.append)
     assert said == ["8 results of the same comparison are computed anew; with --resume they would have been kept."]
