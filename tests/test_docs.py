@@ -17,12 +17,20 @@ from sklearn.base import ClassifierMixin
 import margindist
 import margindist.datasets
 import margindist.experiments.compare
+import margindist.experiments.reproduce
 import margindist.margins
 import margindist.models
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
-MODULES = (margindist, margindist.margins, margindist.datasets, margindist.experiments.compare, margindist.models)
+MODULES = (
+    margindist,
+    margindist.margins,
+    margindist.datasets,
+    margindist.experiments.compare,
+    margindist.experiments.reproduce,
+    margindist.models,
+)
 PUBLIC = [getattr(module, name) for module in MODULES for name in getattr(module, "__all__", ())]
 FUNCTIONS = [entry for entry in PUBLIC if inspect.isfunction(entry)]
 CLASSES = [entry for entry in PUBLIC if inspect.isclass(entry)]

@@ -28,6 +28,7 @@ __all__ = ["Parts", "evaluate", "here", "seeds_of", "split_rows"]
 _LEVELS = 101  # quantiles kept of a distribution of margins
 _DIGITS = 6
 _LARGEST_GRAM = 12_000
+_ABSENT: dict[tuple, str] = {}  # asked for once a process: a network that does not answer takes its time
 
 
 class Parts(NamedTuple):
@@ -159,27 +160,15 @@ def _check_classes(method, y):
         raise CannotRun(f"exhaustive codes for {k} classes take {2 ** (k - 1) - 1:,} classifiers.")
 
 
-def _loaded(name, data_dir):
-    data, reason = _load_or_reason(name, data_dir)
-    if data is None:
-        raise CannotRun(reason)
-    return data
-
-
-@lru_cache(maxsize=64)
-def _missing(name, data_dir):
-    """Why a data set cannot be had, found out once: a network that does not answer takes its time."""
-    try:
-        load(name, data_dir=data_dir)
-    except DataError as error:
-        return str(error)
-    return None
-
-
 @lru_cache(maxsize=4)
-def _load_or_reason(name, data_dir):
-    reason = _missing(name, data_dir)
-    return (None, reason) if reason else (load(name, data_dir=data_dir), None)
+def _loaded(name, data_dir):
+    reason = _ABSENT.get((name, data_dir))
+    if reason is None:
+        try:
+            return load(name, data_dir=data_dir)
+        except DataError as error:
+            reason = _ABSENT[name, data_dir] = str(error)
+    raise CannotRun(reason)
 
 
 def here(line: DataSet, data_dir: str | None = None) -> bool:

@@ -11,9 +11,9 @@ from typing import NamedTuple
 from margindist.experiments import runner
 from margindist.experiments.declarations import Experiment, experiments
 from margindist.experiments.protocol import evaluate, here
-from margindist.experiments.store import Cell, Store
+from margindist.experiments.store import Cell, Result, Store
 
-__all__ = ["Estimate", "estimates", "plan", "quick_plan", "select"]
+__all__ = ["plan", "repeat", "reproduce", "select"]
 
 _QUICK_SETS, _QUICK_SPLITS = 2, 2
 _QUICK_LIMIT, _QUICK_BUDGET = 15.0, 540.0
@@ -37,6 +37,17 @@ class Estimate(NamedTuple):
 
 def select(patterns: Sequence[str], declared: Mapping[str, Experiment] | None = None) -> list[Experiment]:
     """Return the experiments whose id matches a pattern, or starts with it; all of them without a pattern.
+
+    Parameters
+    ----------
+    patterns : sequence of str
+        Ids, beginnings of ids, or patterns with ``*``.
+    declared : mapping, optional
+        Experiments by id, if not the papers'.
+
+    Returns
+    -------
+    list of Experiment
 
     Examples
     --------
@@ -65,6 +76,10 @@ def plan(chosen: Iterable[Experiment], *, only: Sequence[str] = (), splits: int 
         Patterns such as ``vote``, ``ldm``, ``vote/ldm`` or ``*/svm*``: data set, method, or both.
     splits : int, optional
         At most so many splits of a data set.
+
+    Returns
+    -------
+    list of Cell
     """
     ranked = []
     for order, experiment in enumerate(chosen):
@@ -126,7 +141,7 @@ def estimates(store: Store, cells: Iterable[Cell]) -> list[Estimate]:
 # ---------------------------------------------------------------------- the command
 
 
-def run_command(
+def reproduce(
     chosen: list[Experiment],
     *,
     output: Path,
@@ -144,7 +159,38 @@ def run_command(
     resume: bool = True,
     say=print,
 ) -> runner.Summary:
-    """Run the cells that have no result yet, and say how it goes."""
+    """Run the cells that have no result yet, and say how it goes.
+
+    Parameters
+    ----------
+    chosen : list of Experiment
+    output : Path
+        Folder of the results, unless `store` is given.
+    store : Path, optional
+        File of results.
+    only, splits
+        As in :func:`plan`.
+    max_rows, search_rows : int, optional
+        Leave out data sets with more rows; choose parameters on at most so many rows.
+    time_limit, time_budget : float, optional
+        Seconds for a cell and for all.
+    jobs : int, optional
+        Cells at a time, as joblib counts.
+    data_dir : str, optional
+        Folder with data sets.
+    quick : bool
+        Only a few cells of every experiment.
+    retry : bool
+        Run failed cells again.
+    resume : bool
+        Keep results of earlier runs.
+    say : callable
+        Called with every line of progress.
+
+    Returns
+    -------
+    runner.Summary
+    """
     if quick:
         time_limit, time_budget = time_limit or _QUICK_LIMIT, time_budget or _QUICK_BUDGET
         cells, all_cells = quick_plan(chosen, only=only, data_dir=data_dir), plan(chosen, only=only)
@@ -227,6 +273,49 @@ def overview(chosen: list[Experiment], store: Path | None, *, only=(), splits=No
     return "\n".join(lines)
 
 
+def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) -> bool:
+    """Measure one cell again and set it beside the result kept; say whether score and parameters are the same.
+
+    Parameters
+    ----------
+    name : str
+        ``experiment/data set/method/split``.
+    store : Path
+        File of results.
+    data_dir : str, optional
+        Folder with data sets.
+    say : callable
+        Called with what was found.
+
+    Returns
+    -------
+    bool
+    """
+    *names, split = name.split("/")
+    if len(names) != 3 or not split.isdigit():
+        raise ValueError(f"{name!r}: a cell is experiment/data set/method/split, as in ldm-table-2/vote/ldm/0.")
+    cell, before = Cell(*names, int(split)), None
+    select([cell.experiment])
+    if store.exists():
+        with Store(store) as opened:
+            before = opened.result(cell)
+    search_rows = before.detail.get("search_rows") if before else None
+    now = runner.attempt(partial(evaluate, data_dir=data_dir, search_rows=search_rows), cell)
+    same = before is not None and (before.score, before.parameters) == (now.score, now.parameters)
+    say(f"{cell}\n  now:    {one_line(now)}\n  before: {one_line(before)}\n  {'the same' if same else 'not the same'}")
+    return same
+
+
+def one_line(result: Result | None) -> str:
+    """Return a result in one line."""
+    if result is None:
+        return "no result kept"
+    if result.status != "done":
+        return f"{result.status}: {result.error}"
+    chosen = ", ".join(f"{name}={value!r}" for name, value in sorted(result.parameters.items()))
+    return f"{result.score!r} with {chosen or 'no parameter to choose'}"
+
+
 def make_command():
     """Return the click command ``reproduce``."""
     import click
@@ -255,18 +344,28 @@ def make_command():
     @click.option("--report-only", is_flag=True, help="Write the reports from the results at hand; run nothing.")
     @click.option("--no-report", is_flag=True, help="Run only.")
     @click.option("--retry", is_flag=True, help="Run failed cells again.")
+    @click.option(
+        "--cell",
+        "cells",
+        multiple=True,
+        metavar="EXPERIMENT/DATASET/METHOD/SPLIT",
+        help="Measure this cell again and set it beside the result kept.",
+    )
     @click.option("--resume/--no-resume", default=True, show_default=True, help="Keep results of earlier runs.")
-    def command(experiment, listing, report_only, no_report, output, store, **options):
+    def command(experiment, cells, listing, report_only, no_report, output, store, **options):
+        store = store or output / "results.sqlite"
         try:
             chosen = select(experiment)
+            if cells:
+                same = [repeat(cell, store, data_dir=options["data_dir"], say=click.echo) for cell in cells]
+                raise SystemExit(0 if all(same) else 1)
         except ValueError as error:
             raise click.UsageError(str(error)) from None
-        store = store or output / "results.sqlite"
         if listing:
             click.echo(overview(chosen, store, only=options["only"], splits=options["splits"]))
             return
         if not report_only:
-            run_command(chosen, output=output, store=store, say=click.echo, **options)
+            reproduce(chosen, output=output, store=store, say=click.echo, **options)
         if not no_report:
             from margindist.experiments.reproduction_report import write_reports
 

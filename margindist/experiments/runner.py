@@ -107,6 +107,11 @@ def run(
     return Summary(*watch.outcomes(), len(watch.waiting), stopped)
 
 
+def attempt(evaluate: Callable[[Cell], Result], cell: Cell) -> Result:
+    """Evaluate one cell here and now, in the way `run` does; nothing is recorded."""
+    return _attempt(evaluate, cell, None, None, os.getpid())
+
+
 def versions() -> dict[str, str]:
     """Return the versions that a result depends on."""
     packages = ("margindist", "scikit-learn", "numpy", "scipy", "numba")

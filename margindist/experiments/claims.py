@@ -1,0 +1,239 @@
+"""What became of the papers' conclusions: a sentence each, computed from the results."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from margindist.experiments import statistics
+from margindist.experiments.findings import Findings, compare_entries
+
+__all__ = ["Verdict", "duel", "verdicts"]
+
+
+class Verdict(NamedTuple):
+    """Whether a conclusion holds in our results ("yes", "no", "in part"), and the numbers that say so."""
+
+    holds: str
+    reason: str
+
+    def __str__(self) -> str:
+        word = {"yes": "Holds here", "no": "Does not hold here", "in part": "Holds in part"}[self.holds]
+        return f"{word}: {self.reason}"
+
+
+def duel(found: Findings, first: str, second: str) -> tuple[int, int, int]:
+    """Return wins, ties and losses of one method against another over the data sets, by the paper's test."""
+    entries = [(found.entries[line.key, first], found.entries[line.key, second]) for line in found.experiment.data]
+    tests = [compare_entries(found.experiment, a, b) for a, b in entries if a.scores and b.scores]
+    return statistics.win_tie_loss(
+        [test for test in tests if test is not None], 1.0 - found.experiment.statistics.level
+    )
+
+
+def verdicts(found: Findings) -> list[Verdict]:
+    """Return what the results say about the paper's conclusions; empty where they cannot say anything yet."""
+    rule = _RULES.get(found.experiment.id)
+    return [] if rule is None else rule(found)
+
+
+def _counts(counts):
+    return "/".join(map(str, counts))
+
+
+def _share(counts, printed):
+    """Whether wins are at least half as frequent as in print."""
+    n, m = sum(counts), sum(printed)
+    if counts[0] / n >= 0.5 * printed[0] / m:
+        return "yes"
+    return "in part" if counts[0] > counts[2] else "no"
+
+
+def _ldm_table(found: Findings) -> list[Verdict]:
+    printed = found.experiment.summary["win-tie-loss"]["svm"]
+    said = []
+    as_printed = duel(found, "ldm", "svm")
+    if sum(as_printed):
+        said.append(Verdict(_share(as_printed, printed), (
+            f"with C per sample, eq. 5 as printed, LDM has {_counts(as_printed)} wins, ties and losses against SVM "
+            f"(printed {_counts(printed)}): {_tell_apart(as_printed)}."
+        )))  # fmt: skip
+    mixed, fair = duel(found, "ldm-c-over-m", "svm"), duel(found, "ldm-c-over-m", "svm-c-over-m")
+    if sum(mixed) and sum(fair):
+        said.append(Verdict(_share(fair, printed), (
+            f"with C/m in the place of C, LDM has {_counts(mixed)} against the SVM with C per sample and "
+            f"{_counts(fair)} "
+            f"against an SVM with the same C/m: what the stronger regularisation gives, LDM's margin terms "
+            f"{'also add to' if fair[0] > fair[2] else 'do not add to'}."
+        )))  # fmt: skip
+    return said
+
+
+def _tell_apart(counts):
+    if counts[1] >= 0.8 * sum(counts):
+        return "the two can hardly be told apart, for at these C the margin terms are too small to matter"
+    return "LDM is ahead" if counts[0] > counts[2] else "LDM is not ahead"
+
+
+def _against_all(label: str) -> Callable:
+    def rule(found: Findings) -> list[Verdict]:
+        rivals = [rival for rival in found.rivals if rival.printed is not None and sum(rival.paper_test)]
+        if not rivals:
+            return []
+        names = {method.key: method.label for method in found.experiment.methods}
+        ours = np.sum([rival.paper_test for rival in rivals], axis=0)
+        printed = np.sum([rival.printed for rival in rivals], axis=0)
+        each = ", ".join(f"{names[r.method]} {_counts(r.paper_test)} ({_counts(r.printed)})" for r in rivals)
+        return [Verdict(_share(tuple(ours), tuple(printed)), (
+            f"wins, ties and losses of {label} against all others together are {_counts(ours)}, in print "
+            f"{_counts(printed)}; against each, printed in brackets: {each}."
+        ))]  # fmt: skip
+
+    return rule
+
+
+def _mamc_table(found: Findings) -> list[Verdict]:
+    means = {m: found.average(m) for m in found.methods}
+    if {"emamc", "l1-svm", "mamc", "mamc-b", "mamc-bs"} - means.keys() or not found.complete:
+        return []
+    lead = {"emamc", "l1-svm"} == set(sorted(means, key=means.get)[-2:])
+    last = min(means, key=means.get) == "mamc"
+    gain = means["mamc-b"] - means["mamc"]
+    n = len(found.complete)
+    return [
+        Verdict("yes" if lead and last else "in part" if lead or last else "no", (
+            f"averages over {n} data sets are EMAMC {means['emamc']:.3f}, L1 SVM {means['l1-svm']:.3f}, MAMC_bs "
+            f"{means['mamc-bs']:.3f}, MAMC_b {means['mamc-b']:.3f}, MAMC {means['mamc']:.3f}."
+        )),
+        Verdict("yes" if gain > 0.05 else "no", (
+            f"the optimal bias raises MAMC's average by {gain:.3f}, the slope adds "
+            f"{means['mamc-bs'] - means['mamc-b']:+.3f}."
+        )),
+    ]  # fmt: skip
+
+
+def _mamc_times(found: Findings) -> list[Verdict]:
+    mean = {m: np.mean([found.entries[key, m].mean for key in found.complete]) for m in found.methods}
+    if {"mamc", "mamc-bsg", "emamc", "l1-svm"} - mean.keys() or not found.complete:
+        return []
+    fastest, slowest = min(mean, key=mean.get), max(mean, key=mean.get)
+    names = {method.key: method.label for method in found.experiment.methods}
+    each = ", ".join(f"{names[m]} {mean[m]:.2g} s" for m in mean)
+    quick = mean["mamc"] <= 1.2 * min(mean.values())
+    return [Verdict("yes" if quick and slowest in ("emamc", "l1-svm", "mamc-bsg") else "in part", (
+        f"{names[fastest]} is the fastest and {names[slowest]} the slowest on average ({each}); our searches share "
+        "work that "
+        "the paper's did not."
+    ))]  # fmt: skip
+
+
+def _ends(found, dataset, method, name):
+    return [
+        result.detail["history"][name][-1]
+        for result in found.results
+        if result.status == "done" and (result.cell.dataset, result.cell.method) == (dataset, method)
+    ]
+
+
+def _pumma_figure(name: str, what: str) -> Callable:
+    def rule(found: Findings) -> list[Verdict]:
+        pairs = [("pumma-2", "romma"), ("pumma-2", "alma-2"), ("pumma-log", "alma-log")]
+        names = {method.key: method.label for method in found.experiment.methods}
+        said = []
+        for first, second in pairs:
+            ratios = [
+                np.mean(b) / max(np.mean(a), 1e-9)
+                for line in found.experiment.data
+                if (a := _ends(found, line.key, first, name)) and (b := _ends(found, line.key, second, name))
+            ]
+            if ratios:
+                holds = "yes" if min(ratios) > 1 else "in part" if max(ratios) > 1 else "no"
+                each = ", ".join(f"{ratio:.2g}" for ratio in ratios)
+                said.append(
+                    Verdict(holds, f"{names[second]} takes {each} times the {what} of {names[first]} (r = 1, 4, 8).")
+                )
+        return said
+
+    return rule
+
+
+def _pumma_table(found: Findings) -> list[Verdict]:
+    said = []
+    for rival in ("romma", "micra", "svm-light"):
+        pairs = [(found.entries[line.key, "pumma"], found.entries[line.key, rival]) for line in found.experiment.data]
+        ratios = [b.mean / a.mean for a, b in pairs if a.scores and b.scores]
+        if ratios:
+            slower = sum(ratio > 1 for ratio in ratios)
+            expected = rival == "romma"
+            agree = slower if expected else len(ratios) - slower
+            holds = "yes" if agree == len(ratios) else "in part" if agree else "no"
+            name = found.experiment.method(rival).label
+            said.append(Verdict(holds, (
+                f"{name} takes {min(ratios):.2g} to {max(ratios):.2g} times PUMMA's time; it is slower on {slower} of "
+                f"{len(ratios)} data sets."
+            )))  # fmt: skip
+    return said
+
+
+def _right_of(subject: str, others: tuple[str, ...]) -> Callable:
+    """How often the subject's curve of margins lies to the right: a larger quantile at most levels."""
+
+    def rule(found: Findings) -> list[Verdict]:
+        curves = {
+            (r.cell.dataset, r.cell.method): np.asarray(r.detail["quantiles"])
+            for r in found.results
+            if r.status == "done" and r.cell.split == 0
+        }
+        names = {method.key: method.label for method in found.experiment.methods}
+        said = []
+        for other in others:
+            lines = [
+                line.key
+                for line in found.experiment.data
+                if (line.key, subject) in curves and (line.key, other) in curves
+            ]
+            if lines:
+                shares = [np.mean(curves[key, subject] > curves[key, other]) for key in lines]
+                right = sum(share > 0.5 for share in shares)
+                holds = "yes" if right >= 0.75 * len(lines) else "in part" if right >= 0.5 * len(lines) else "no"
+                said.append(Verdict(holds, (
+                    f"on {right} of {len(lines)} data sets {names[subject]} has the larger margin than {names[other]} "
+                    "at more "
+                    "than half of the quantiles."
+                )))  # fmt: skip
+        return said
+
+    return rule
+
+
+def _influence(found: Findings) -> list[Verdict]:
+    ranges = {}
+    for result in found.results:
+        if result.status == "done" and result.cell.method == "ldm":
+            for name, curve in result.detail["influence"].items():
+                ranges.setdefault((name, result.cell.dataset), []).append(curve["accuracy"])
+    if not ranges:
+        return []
+    largest = max(np.ptp(np.mean(v, axis=0)) for v in ranges.values())
+    typical = float(np.median([np.ptp(np.mean(v, axis=0)) for v in ranges.values()]))
+    return [Verdict("yes" if typical < 0.01 else "no", (
+        f"over a parameter's grid LDM's mean accuracy moves by {typical:.4f} in the median and {largest:.4f} at most."
+    ))]  # fmt: skip
+
+
+_RULES: dict[str, Callable[[Findings], list[Verdict]]] = {
+    "ldm-table-2": _ldm_table,
+    "ldm-table-3": _ldm_table,
+    "ldm-table-4": _ldm_table,
+    "ldm-figure-1": _right_of("ldm", ("svm",)),
+    "ldm-figure-3": _influence,
+    "mamc-table-2": _mamc_table,
+    "mamc-table-3": _mamc_times,
+    "pumma-figure-3": _pumma_figure("n_updates", "updates"),
+    "pumma-figure-4": _pumma_figure("seconds", "time"),
+    "pumma-table-1": _pumma_table,
+    "mcodm-table-2": _against_all("mcODM"),
+    "msvmav-table-1": _against_all("MSVMAv"),
+    "msvmav-table-2": _against_all("MSVMAv"),
+    "msvmav-figure-1": _right_of("msvmav", ("svm", "odm", "fmm")),
+}

@@ -1,0 +1,176 @@
+"""What the results of an experiment say: means, tests, agreement with the printed numbers. No text is made here."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from margindist.experiments import statistics
+from margindist.experiments.declarations import Experiment
+from margindist.experiments.store import Result
+
+__all__ = ["Entry", "Findings", "Rival", "compare_entries", "findings"]
+
+
+class Entry(NamedTuple):
+    """One line and column of a table: our scores by split, and what was printed."""
+
+    scores: dict[int, float]
+    printed_mean: float | None
+    printed_std: float | None
+
+    @property
+    def mean(self) -> float:
+        """Mean over the splits."""
+        return float(np.mean(list(self.scores.values()))) if self.scores else float("nan")
+
+    @property
+    def std(self) -> float:
+        """Standard deviation over the splits."""
+        return float(np.std(list(self.scores.values()), ddof=1)) if len(self.scores) > 1 else float("nan")
+
+    @property
+    def distance(self) -> float | None:
+        """Ours less printed, in printed standard deviations; None where nothing, or no deviation, was printed."""
+        if not self.scores or self.printed_mean is None or not self.printed_std:
+            return None
+        return (self.mean - self.printed_mean) / self.printed_std
+
+
+class Rival(NamedTuple):
+    """The subject of an experiment against one other method, over data sets: (wins, ties, losses) and tests."""
+
+    method: str
+    paper_test: tuple[int, int, int]
+    corrected: tuple[int, int, int] | None
+    printed: tuple[int, int, int] | None
+    n_datasets: int
+    wilcoxon: float
+    holm: float
+
+
+class Findings(NamedTuple):
+    """Everything computed of an experiment."""
+
+    experiment: Experiment
+    entries: dict[tuple[str, str], Entry]
+    results: list[Result]
+    rivals: list[Rival]
+    verdicts: dict[tuple[str, str], str]  # of a column against the reference, by the paper's test
+    complete: list[str]  # data sets on which every method that ran anywhere has a result
+    methods: list[str]  # methods with a result on all of those
+    ranks: dict[str, float]
+    friedman: tuple[float, float] | None
+    critical_difference: float | None
+
+    def compared(self) -> list[tuple[str, str, float]]:
+        """Return (data set, method, distance in printed standard deviations) wherever both numbers are there."""
+        pairs = ((key, entry.distance) for key, entry in self.entries.items())
+        return [(*key, distance) for key, distance in pairs if distance is not None]
+
+    def average(self, method: str, *, printed: bool = False) -> float | None:
+        """Return a method's average over the complete data sets."""
+        entries = [self.entries[key, method] for key in self.complete]
+        values = [entry.printed_mean if printed else entry.mean for entry in entries]
+        return float(np.mean(values)) if values and None not in values else None
+
+
+def findings(experiment: Experiment, results: Iterable[Result]) -> Findings:
+    """Compute what the results of an experiment say.
+
+    Parameters
+    ----------
+    experiment : Experiment
+    results : iterable of Result
+        Those of other experiments are left out.
+    """
+    results = [result for result in results if result.cell.experiment == experiment.id]
+    scores: dict[tuple[str, str], dict[int, float]] = defaultdict(dict)
+    for result in results:
+        if result.status == "done" and result.score is not None:
+            scores[result.cell.dataset, result.cell.method][result.cell.split] = result.score
+    entries = {}
+    for line in experiment.data:
+        for method in experiment.methods:
+            printed = experiment.cell(line.key, method.key)
+            numbers = (None, None) if printed is None else (printed.mean, printed.std)
+            entries[line.key, method.key] = Entry(scores.get((line.key, method.key), {}), *numbers)
+    complete, methods = _complete(experiment, entries)
+    table = np.array([[entries[key, method].mean for method in methods] for key in complete])
+    enough = len(complete) >= 2 and len(methods) >= 3
+    ranks = dict(zip(methods, statistics.average_ranks(table))) if len(complete) else {}
+    return Findings(
+        experiment,
+        entries,
+        results,
+        _rivals(experiment, entries),
+        _verdicts(experiment, entries),
+        complete,
+        methods,
+        ranks,
+        statistics.friedman(table) if enough else None,
+        statistics.critical_difference(len(methods), len(complete)) if enough else None,
+    )
+
+
+def _complete(experiment, entries):
+    """Data sets and methods that make a full table: a method that lacks half of the data sets is left out."""
+    lines = [line.key for line in experiment.data]
+    counts = {m.key: sum(bool(entries[key, m.key].scores) for key in lines) for m in experiment.methods}
+    most = max(counts.values(), default=0)
+    methods = [key for key, count in counts.items() if count and count >= 0.5 * most]
+    return [key for key in lines if methods and all(entries[key, m].scores for m in methods)], methods
+
+
+def _paired(first: Entry, second: Entry) -> tuple[Sequence[float], Sequence[float]]:
+    common = sorted(first.scores.keys() & second.scores.keys())
+    return [first.scores[split] for split in common], [second.scores[split] for split in common]
+
+
+def compare_entries(experiment: Experiment, first: Entry, second: Entry) -> statistics.Comparison | None:
+    """Compare two entries by the paper's own test on the splits they share; None where there are fewer than two."""
+    a, b = _paired(first, second)
+    if len(a) < 2:
+        return None
+    if experiment.statistics.test == "welch":
+        return statistics.welch(*((np.mean(x), np.std(x, ddof=1), len(x)) for x in (a, b)))
+    return statistics.paired_t(a, b)
+
+
+def _verdicts(experiment, entries):
+    """How each column compares with the reference: better, worse, or neither."""
+    reference, alpha = experiment.statistics.reference, 1.0 - experiment.statistics.level
+    found = {}
+    for (line, method), entry in entries.items():
+        if reference is None or method == reference:
+            continue
+        comparison = compare_entries(experiment, entry, entries[line, reference])
+        if comparison is not None:
+            found[line, method] = comparison.verdict(alpha)
+    return found
+
+
+def _rivals(experiment, entries):
+    subject, alpha = experiment.statistics.subject, 1.0 - experiment.statistics.level
+    if subject is None:
+        return []
+    train = experiment.splits.train
+    rows = []
+    for method in experiment.methods:
+        pairs = [(entries[line.key, subject], entries[line.key, method.key]) for line in experiment.data]
+        pairs = [pair for pair in pairs if pair[0].scores and pair[1].scores]
+        if method.key == subject or not pairs:
+            continue
+        tests = [test for pair in pairs if (test := compare_entries(experiment, *pair)) is not None]
+        corrected = None
+        if train is not None:
+            enough = [_paired(*pair) for pair in pairs]
+            corrected = statistics.win_tie_loss(
+                [statistics.corrected_resampled_t(*p, test_share=1.0 - train) for p in enough if len(p[0]) > 1], alpha
+            )
+        p_value = statistics.wilcoxon([a.mean for a, _ in pairs], [b.mean for _, b in pairs]).p_value
+        counted = experiment.summary.get("win-tie-loss", {}).get(method.key)
+        rows.append((method.key, statistics.win_tie_loss(tests, alpha), corrected, counted, len(pairs), p_value))
+    adjusted = statistics.holm([row[-1] for row in rows]) if rows else []
+    return [Rival(*row, float(p)) for row, p in zip(rows, adjusted)]

@@ -1,0 +1,296 @@
+"""The papers' figures drawn from our results, like the originals; small SVG files."""
+
+from collections.abc import Callable
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from margindist.experiments.findings import Findings
+from margindist.margins import method_styles
+
+__all__ = ["draw"]
+
+_MOST_PANELS = 20
+_SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "margindist",
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "figure.constrained_layout.use": True,
+}
+
+
+def draw(found: Findings, folder: Path) -> list[tuple[Path, str]]:
+    """Draw what an experiment has to show; return the files and their captions.
+
+    Parameters
+    ----------
+    found : Findings
+    folder : Path
+        Made if it does not exist.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = []
+    for name, caption, drawing in _drawings(found):
+        with _figure(folder / f"{found.experiment.id}{name}.svg") as (path, plt):
+            if drawing(found, plt):
+                drawn.append((path, caption))
+    return drawn
+
+
+def _drawings(found: Findings) -> list[tuple[str, str, Callable]]:
+    kind = found.experiment.kind
+    if kind == "margins":
+        histogram = found.experiment.settings.get("y") == "frequency"
+        what = "Histograms" if histogram else "Cumulative frequency"
+        return [("", f"{what} of the margins of the training rows, weights of length one.", _margins)]
+    if kind == "time":
+        return [("", "Processor seconds, mean over splits.", _times)]
+    if kind == "influence":
+        return [("", "Test accuracy with one parameter varied, mean over splits; a line a data set.", _influence)]
+    if kind == "updates":
+        by = "updates" if found.experiment.settings.get("x") == "updates" else "processor seconds"
+        return [("", f"Margin reached after so many {by}, mean over draws.", _updates)]
+    if found.experiment.settings.get("x") == "number of classes":
+        return [("", "Test accuracy with the number of classes, mean over splits.", _classes)]
+    return [
+        ("-print", "Our mean accuracy against the printed one; bars are one printed standard deviation.", _print),
+        ("-ranks", "Average ranks (1 is best); a bar joins methods that Nemenyi's test does not tell apart.", _ranks),
+    ]
+
+
+@contextmanager
+def _figure(path):
+    import matplotlib as mpl
+    import matplotlib.pyplot as plt
+
+    with mpl.rc_context(_SETTINGS):
+        yield path, plt
+        if plt.get_fignums():
+            plt.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+            plt.close("all")
+
+
+def _styles(found):
+    labels = [method.label for method in found.experiment.methods]
+    return {
+        m.key: {"color": style.color, "linestyle": style.linestyle, "label": m.label}
+        for m, style in zip(found.experiment.methods, method_styles(labels))
+    }
+
+
+def _grid(plt, n, width=2.1, height=1.7, most_columns=5):
+    columns = min(n, most_columns)
+    rows = -(-n // columns)
+    figure, axes = plt.subplots(rows, columns, figsize=(max(width * columns, 3.6), height * rows + 0.5), squeeze=False)
+    for ax in axes.flat[n:]:
+        ax.set_axis_off()
+    return figure, list(axes.flat[:n])
+
+
+def _legend(figure, ax, columns=7):
+    handles, labels = ax.get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)), frameon=False)
+
+
+# ---------------------------------------------------------------------- tables
+
+
+def _print(found, plt):
+    styles = _styles(found)
+    points = {
+        method.key: [
+            entry
+            for line in found.experiment.data
+            if (entry := found.entries[line.key, method.key]).scores and entry.printed_mean is not None
+        ]
+        for method in found.experiment.methods
+    }
+    points = {key: entries for key, entries in points.items() if entries}
+    if not points:
+        return False
+    figure, ax = plt.subplots(figsize=(4.2, 4.0))
+    for (key, entries), marker in zip(points.items(), "osD^vP*X"):
+        x, y = [entry.printed_mean for entry in entries], [entry.mean for entry in entries]
+        ax.errorbar(
+            x, y, xerr=[entry.printed_std or 0.0 for entry in entries], fmt=marker, markersize=3.5, elinewidth=0.5,
+            color=styles[key]["color"], label=styles[key]["label"], alpha=0.8,
+        )  # fmt: skip
+    ends = [min(ax.get_xlim()[0], ax.get_ylim()[0]), max(ax.get_xlim()[1], ax.get_ylim()[1])]
+    ax.plot(ends, ends, color="0.5", linewidth=0.6, zorder=0)
+    ax.set(xlabel="printed", ylabel="ours", xlim=ends, ylim=ends, aspect="equal")
+    _legend(figure, ax, columns=4)
+    return True
+
+
+def _ranks(found, plt):
+    if found.critical_difference is None:
+        return False
+    labels = {method.key: method.label for method in found.experiment.methods}
+    ordered = sorted(found.ranks.items(), key=lambda item: item[1])
+    n = len(ordered)
+    figure, ax = plt.subplots(figsize=(5.2, 0.5 + 0.2 * n))
+    ax.set(xlim=(0.8, n + 0.2), ylim=(-0.5 * n - 1.0, 1.6))
+    ax.spines[["left", "bottom"]].set_visible(False)
+    ax.spines["top"].set_visible(True)
+    ax.xaxis.tick_top()
+    ax.set_yticks([])
+    for place, (key, rank) in enumerate(ordered):
+        left = place < (n + 1) // 2
+        depth = -(place if left else n - 1 - place) - 0.8
+        end = 0.8 if left else n + 0.2
+        ax.plot([rank, rank, end], [1.6, depth, depth], color="0.3", linewidth=0.7, clip_on=False)
+        ax.text(end, depth, f" {labels[key]} ({rank:.2f}) ", ha="right" if left else "left", va="center", clip_on=False)
+    for step, (first, last) in enumerate(_groups([rank for _, rank in ordered], found.critical_difference)):
+        height = 1.2 - 0.35 * step
+        ax.plot([ordered[first][1] - 0.05, ordered[last][1] + 0.05], [height] * 2, color="0.1", linewidth=2.5)
+    figure.suptitle(f"critical difference {found.critical_difference:.2f}, {len(found.complete)} data sets", fontsize=8)
+    return True
+
+
+def _groups(ranks, difference):
+    """Longest runs of neighbours whose ranks differ by no more than the critical difference."""
+    found = []
+    for first in range(len(ranks)):
+        last = max(k for k in range(first, len(ranks)) if ranks[k] - ranks[first] <= difference)
+        if last > first and not any(a <= first and last <= b for a, b in found):
+            found.append((first, last))
+    return found
+
+
+def _classes(found, plt):
+    styles = _styles(found)
+    figure, ax = plt.subplots(figsize=(4.2, 3.0))
+    drawn = False
+    for method in found.experiment.methods:
+        points = [(line.classes, found.entries[line.key, method.key]) for line in found.experiment.data]
+        points = [(k, entry.mean) for k, entry in points if entry.scores]
+        if points:
+            ax.plot(*zip(*points), marker="o", markersize=2.5, linewidth=1.2, **styles[method.key])
+            drawn = True
+    ax.set(xlabel="number of classes", ylabel="test accuracy")
+    if drawn:
+        _legend(figure, ax, columns=3)
+    return drawn
+
+
+# ---------------------------------------------------------------------- figures
+
+
+def _margins(found, plt):
+    by_panel = {}
+    for result in found.results:
+        if result.status == "done" and result.cell.split == 0:
+            by_panel.setdefault(result.cell.dataset, {})[result.cell.method] = result.detail["quantiles"]
+    panels = [line for line in found.experiment.data if line.key in by_panel][:_MOST_PANELS]
+    if not panels:
+        return False
+    styles, histogram = _styles(found), found.experiment.settings.get("y") == "frequency"
+    figure, axes = _grid(plt, len(panels), most_columns=3 if histogram else 5)
+    for ax, line in zip(axes, panels):
+        curves = by_panel[line.key]
+        for key in [method.key for method in found.experiment.methods if method.key in curves]:
+            quantiles = np.asarray(curves[key])
+            levels = np.linspace(0.0, 1.0, len(quantiles))
+            if histogram:
+                sample = np.interp((np.arange(1000) + 0.5) / 1000, levels, quantiles)
+                heights, edges = np.histogram(sample, bins=30)
+                ax.stairs(heights / 1000, edges, color=styles[key]["color"], label=styles[key]["label"])
+            else:
+                ax.plot(quantiles[::2], levels[::2], linewidth=1.0, **styles[key])
+        ax.axvline(0.0, color="0.7", linewidth=0.5, zorder=0)
+        ax.set_title(line.printed, fontsize=8)
+    for ax in axes[-min(len(axes), 3 if histogram else 5) :]:
+        ax.set_xlabel("margin")
+    figure.supylabel("frequency" if histogram else "cumulative frequency", fontsize=8)
+    _legend(figure, axes[0])
+    return True
+
+
+def _times(found, plt):
+    lines = [
+        line
+        for line in found.experiment.data
+        if any(found.entries[line.key, method.key].scores for method in found.experiment.methods)
+    ]
+    if not lines:
+        return False
+    styles = _styles(found)
+    figure, ax = plt.subplots(figsize=(max(3.6, 0.32 * len(lines) + 1.6), 3.2))
+    for method in found.experiment.methods:
+        points = [(x, found.entries[line.key, method.key]) for x, line in enumerate(lines)]
+        points = [(x, entry.mean) for x, entry in points if entry.scores]
+        if points:
+            ax.plot(*zip(*points), marker="o", markersize=2.5, linewidth=0.8, **styles[method.key])
+    ax.set_xticks(range(len(lines)), [line.printed for line in lines], rotation=60, ha="right")
+    ax.set(yscale="log", ylabel="processor seconds")
+    _legend(figure, ax, columns=4)
+    return True
+
+
+def _influence(found, plt):
+    curves = {}
+    for result in found.results:
+        if result.status == "done":
+            for name, curve in result.detail["influence"].items():
+                key = result.cell.method, name, result.cell.dataset
+                curves.setdefault(key, (curve["values"], []))[1].append(curve["accuracy"])
+    methods = [method for method in found.experiment.methods if any(key[0] == method.key for key in curves)]
+    names = found.experiment.settings["vary"]
+    if not methods:
+        return False
+    _, axes = plt.subplots(len(methods), len(names), figsize=(2.6 * len(names), 2.2 * len(methods)), squeeze=False)
+    for row, method in zip(axes, methods):
+        for ax, name in zip(row, names):
+            for key, (values, accuracies) in curves.items():
+                if key[:2] == (method.key, name):
+                    ax.plot(values, np.mean(accuracies, axis=0), marker=".", markersize=2, linewidth=0.8)
+            ax.set_xscale("log", base=2 if name != "C" else 10)
+            ax.set(xlabel=name if name != "C" else _label_of_C(method), ylim=(0.5, 1.0))
+        row[0].set_ylabel(f"{method.label}\ntest accuracy")
+    return True
+
+
+def _label_of_C(method):
+    unit = next(axis.unit for axis in method.grid if axis.parameter == "C")
+    return "C" if unit == "1" else "C m"
+
+
+def _updates(found, plt):
+    x_name = "n_updates" if found.experiment.settings.get("x") == "updates" else "seconds"
+    curves = {}
+    for result in found.results:
+        if result.status == "done":
+            curves.setdefault((result.cell.dataset, result.cell.method), []).append(result.detail["history"])
+    if not curves:
+        return False
+    parts = [found.experiment.settings["upper"], found.experiment.settings["lower"]]
+    extra = [m.key for m in found.experiment.methods if not any(m.key in part for part in parts)]
+    parts[0] = [*parts[0], *extra]
+    styles = _styles(found)
+    figure, axes = plt.subplots(2, len(found.experiment.data), figsize=(7.6, 4.6), squeeze=False)
+    for row, part in zip(axes, parts):
+        for ax, line in zip(row, found.experiment.data):
+            for key in part:
+                histories = curves.get((line.key, key))
+                if histories:
+                    x, y = _mean_curve(histories, x_name)
+                    ax.plot(x, y, linewidth=1.1, **styles[key])
+            ax.set_xscale("log")
+            ax.set_title(line.printed, fontsize=8)
+            if ax.lines:
+                ax.legend(fontsize=6, frameon=False)
+    figure.supxlabel("updates" if x_name == "n_updates" else "processor seconds", fontsize=8)
+    figure.supylabel("margin", fontsize=8)
+    return True
+
+
+def _mean_curve(histories, x_name):
+    """Margin as a mean over draws at common places; a draw that has ended keeps its last margin."""
+    starts, ends = zip(*((max(h[x_name][0], 1e-5), max(h[x_name][-1], 2e-5)) for h in histories))
+    x = np.geomspace(max(starts), max(ends), 60)
+    y = [np.interp(np.log(x), np.log(np.maximum(h[x_name], 1e-5)), h["margin"]) for h in histories]
+    return x, np.mean(y, axis=0)

@@ -1,0 +1,392 @@
+"""Cells of the papers' experiments: repeatable, equal to plain scikit-learn, resumable; what reports say."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from types import MappingProxyType
+
+import numpy as np
+import pytest
+from sklearn.metrics import pairwise_distances
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.preprocessing import MinMaxScaler, minmax_scale
+from sklearn.svm import SVC
+
+from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MAMClassifier
+from margindist.datasets import load
+from margindist.experiments import protocol
+from margindist.experiments.claims import duel, verdicts
+from margindist.experiments.declarations import experiments
+from margindist.experiments.findings import findings
+from margindist.experiments.protocol import evaluate, seeds_of, split_rows
+from margindist.experiments.reproduce import (
+    estimates,
+    make_command,
+    overview,
+    plan,
+    quick_plan,
+    repeat,
+    reproduce,
+    select,
+)
+from margindist.experiments.reproduction_report import html, index_blocks, markdown, page_blocks, write_reports
+from margindist.experiments.runner import CannotRun
+from margindist.experiments.shared_search import SharedSearch
+from margindist.experiments.store import Cell, Result, Store
+
+
+def _few_rows(monkeypatch, n=90, scaled=False):
+    """A data set with few rows under every name, so that cells take no time."""
+    full = load("wdbc")
+    rows = np.random.default_rng(0).permutation(len(full.y))[:n]
+    X = full.X[rows, :6]
+    small = replace(full, X=minmax_scale(X) if scaled else X, y=full.y[rows], checksum="c" * 64)
+    monkeypatch.setattr(protocol, "_loaded", lambda name, data_dir: small)
+    return small
+
+
+# ---------------------------------------------------------------------- one cell
+
+
+@pytest.mark.parametrize("method", ["svm", "ldm-c-over-m", "mdo", "kmomd"])
+def test_a_cell_comes_out_the_same_twice(method):
+    cell = Cell("ldm-table-2", "wdbc", method, 3)
+    first, second = evaluate(cell), evaluate(cell)
+    assert first.score == second.score
+    assert first.parameters == second.parameters
+    assert (first.seed, first.checksum) == (second.seed, second.checksum)
+
+
+def test_a_cell_is_what_plain_scikit_learn_computes(monkeypatch):
+    data = _few_rows(monkeypatch)
+    experiment, cell = experiments()["ldm-table-3"], Cell("ldm-table-3", "wdbc", "svm", 0)
+    seeds = seeds_of(experiment, cell)
+    rows = np.random.default_rng(seeds.rows).permutation(90)
+    train, test = rows[:45], rows[45:]
+    scaler = MinMaxScaler().fit(data.X[train])
+    X, X_test = scaler.transform(data.X[train]), scaler.transform(data.X[test])
+    distance = pairwise_distances(X)[np.triu_indices(45, 1)].mean()
+    grid = {"C": [10, 50, 100], "gamma": [1 / (2 * (2.0**k * distance) ** 2) for k in range(-2, 3)]}
+    model = LDMClassifier(lambda1=0, lambda2=0, kernel="rbf", fit_intercept=False)
+    folds = StratifiedKFold(5, shuffle=True, random_state=seeds.folds)
+    expected = GridSearchCV(model, grid, cv=folds).fit(X, data.y[train])
+    found = evaluate(cell)
+    assert found.score == expected.score(X_test, data.y[test])
+    assert found.parameters.keys() >= {"C", "gamma"}
+    for name, value in expected.best_params_.items():
+        assert found.parameters[name] == pytest.approx(value, rel=1e-12)
+    assert found.detail["cv_score"] == pytest.approx(expected.best_score_, abs=1e-6)
+
+
+def test_splits_are_shared_by_methods_tables_and_figures_and_differ_from_each_other():
+    table, figure = experiments()["ldm-table-2"], experiments()["ldm-figure-1"]
+    cells = [Cell("ldm-table-2", "vote", method, 1) for method in ("svm", "ldm")]
+    assert (
+        seeds_of(table, cells[0]) == seeds_of(table, cells[1]) == seeds_of(figure, Cell("ldm-figure-1", "vote", "x", 1))
+    )
+    assert seeds_of(table, cells[0]) != seeds_of(table, cells[0]._replace(split=2))
+    assert seeds_of(table, cells[0]) != seeds_of(table, cells[0]._replace(dataset="house"))
+
+
+def test_published_splits_come_first_and_drawn_ones_have_the_printed_sizes():
+    table = experiments()["mamc-table-2"]
+    line = table.dataset("heart")
+    published = [(np.arange(170), np.arange(170, 270))]
+    assert split_rows(table, line, 0, 270, published, 0) is published[0]
+    train, test = split_rows(table, line, 1, 270, published, 0)
+    assert (len(train), len(test)) == (170, 100)
+    assert len(np.union1d(train, test)) == 270
+
+
+def test_parameters_may_be_chosen_on_fewer_rows(monkeypatch):
+    _few_rows(monkeypatch)
+    cell = Cell("ldm-table-2", "wdbc", "svm", 0)
+    assert "search_rows" not in evaluate(cell, search_rows=1000).detail
+    assert evaluate(cell, search_rows=20).detail["search_rows"] == 20
+
+
+def test_what_cannot_run_says_why(monkeypatch, tmp_path):
+    with pytest.raises(CannotRun, match=r"1,000 rows are more than the limit of 500"):
+        evaluate(Cell("ldm-table-2", "german", "svm", 0), max_rows=500)
+    with pytest.raises(CannotRun, match="linear kernel only"):
+        evaluate(Cell("ldm-table-3", "wdbc", "mdo", 0))
+    monkeypatch.setattr(protocol, "load", lambda name, data_dir: (_ for _ in ()).throw(protocol.DataError("not here.")))
+    protocol._loaded.cache_clear()
+    with Store(tmp_path / "results.sqlite") as store:
+        summary = reproduce(
+            select(["ldm-table-2"]), output=tmp_path, only=["sonar/svm"], splits=1, jobs=1, say=lambda text: None
+        )
+        assert summary.skipped == 1
+        assert store.results()[0].error == "not here."
+    monkeypatch.setattr(protocol, "_ABSENT", {})
+
+
+def test_figures_measure_what_they_show(monkeypatch):
+    _few_rows(monkeypatch)
+    margins = evaluate(Cell("ldm-figure-1", "wdbc", "ldm", 0)).detail["quantiles"]
+    assert len(margins) == 101
+    assert margins == sorted(margins)
+    curves = evaluate(Cell("ldm-figure-3", "wdbc", "ldm-c-over-m", 0)).detail["influence"]
+    assert {name: len(curve["accuracy"]) for name, curve in curves.items()} == {"lambda1": 7, "lambda2": 7, "C": 3}
+    timed = evaluate(Cell("mamc-table-3", "heart", "mamc-b", 90))
+    assert timed.score == pytest.approx(
+        timed.fit_seconds + timed.predict_seconds + timed.detail["search_seconds"], abs=1e-3
+    )
+
+
+def test_online_learners_reach_the_margin_of_the_hard_margin_machine(monkeypatch):
+    _few_rows(monkeypatch, scaled=True)
+    found = {m: evaluate(Cell("pumma-table-1", "ionosphere", m, 0)) for m in ("svm-light", "pumma", "romma")}
+    best = found["svm-light"].detail["margin"]
+    assert 0.985 * best <= found["pumma"].detail["margin"] <= best * (1 + 1e-4)
+    assert 0.9 * best <= found["romma"].detail["margin"] <= best * (1 + 1e-4)
+
+
+def test_a_figure_takes_the_choice_of_its_table(monkeypatch, tmp_path):
+    _few_rows(monkeypatch)
+    store = tmp_path / "results.sqlite"
+    cell = Cell("ldm-table-2", "wdbc", "ldm", 0)
+    with Store(store) as opened:
+        opened.record(evaluate(cell))
+    calls = []
+    monkeypatch.setattr(protocol._Chooser, "_search", lambda *arguments: calls.append(1))
+    figure = evaluate(Cell("ldm-figure-1", "wdbc", "ldm", 0), store=str(store))
+    assert not calls
+    with Store(store) as opened:
+        assert figure.parameters == opened.result(cell).parameters
+
+
+# ---------------------------------------------------------------------- searches that share work
+
+
+@pytest.mark.parametrize(
+    "model, grid",
+    [
+        (MAMClassifier(kernel="rbf"), {"gamma": [0.1, 1.0, 10.0], "slope": [0.2, 1.0, 2.0]}),
+        (MAMClassifier(kernel="rbf", bias="mean"), {"gamma": [0.1, 1.0, 10.0]}),
+        (FMMClassifier(), {"step": [2.0**-8, 0.5, 1.0], "max_iter": [50, 100, 400]}),
+        (
+            FMMClassifier(kernel="rbf", fit_intercept=False),
+            {"gamma": [0.3, 30.0], "step": [0.1, 1.0], "max_iter": [50, 200]},
+        ),
+        (SVC(), {"gamma": [0.1, 5.0], "C": [0.1, 10.0]}),
+        (KOMDClassifier(kernel="rbf"), {"gamma": [0.1, 5.0], "lam": [0.1, 0.01]}),
+    ],
+    ids=["slope", "mean bias", "iterations", "kernel iterations", "svc", "komd"],
+)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_shared_searches_choose_as_grid_search_does(model, grid):
+    full = load("wdbc")
+    X, y = minmax_scale(full.X[:120, :8]), full.y[:120]
+    folds = StratifiedKFold(5, shuffle=True, random_state=1)
+    expected, found = GridSearchCV(model, grid, cv=folds).fit(X, y), SharedSearch(model, grid, folds).fit(X, y)
+    np.testing.assert_allclose(
+        found.cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], atol=1e-12
+    )
+    assert found.best_params_ == expected.best_params_
+    assert found.best_score_ == pytest.approx(expected.best_score_, abs=1e-12)
+
+
+# ---------------------------------------------------------------------- plans
+
+
+def test_a_plan_goes_split_by_split_from_small_to_large():
+    cells = plan(select(["ldm-table-2"]), splits=2)
+    assert [cell.split for cell in cells] == sorted(cell.split for cell in cells)
+    assert cells[0].dataset == "promoters"
+    assert cells[len(cells) // 2 - 1].dataset == "german"
+    assert len(cells) == len(set(cells)) == 20 * 7 * 2
+
+
+@pytest.mark.parametrize(
+    "only, expected", [("vote", 7), ("ldm", 20), ("vote/ldm", 1), ("*/svm*", 40), ("v*/ldm*", 4), ("nothing", 0)]
+)
+def test_patterns_choose_lines_and_columns(only, expected):
+    assert len(plan(select(["ldm-table-2"]), only=[only], splits=1)) == expected
+
+
+def test_unknown_experiments_are_named():
+    with pytest.raises(ValueError, match="'table-99': no such experiment; there are ldm-table-2"):
+        select(["table-99"])
+
+
+def test_the_quick_plan_has_something_of_every_experiment(monkeypatch):
+    monkeypatch.setattr("margindist.experiments.reproduce.here", lambda line, data_dir: line.catalogue == "wdbc")
+    cells = quick_plan(select([]))
+    assert {cell.experiment for cell in cells} == set(experiments())
+    assert {cell.dataset for cell in cells if cell.experiment == "ldm-table-2"} == {"wdbc"}
+    assert max(cell.split for cell in cells) == 1
+
+
+def test_estimates_count_on_splits_taking_alike():
+    cells = plan(select(["ldm-table-2"]), only=["vote/ldm", "vote/svm"], splits=10)
+    with Store(":memory:") as store:
+        for split in range(4):
+            store.record(Result(Cell("ldm-table-2", "vote", "ldm", split), score=0.9, seconds=2.0))
+        store.record(Result(Cell("ldm-table-2", "vote", "svm", 0), "skipped", error="too large"))
+        (state,) = estimates(store, cells)
+    assert (state.cells, state.done, state.skipped, state.unknown, state.seconds_left) == (20, 4, 1, 9, 12.0)
+
+
+# ---------------------------------------------------------------------- reports
+
+
+def _made_up(method_gain):
+    """Results of four methods on three data sets and six splits; LDM is ahead by `method_gain`."""
+    rng, results = np.random.default_rng(0), []
+    base = {"vote": 0.93, "wdbc": 0.96, "german": 0.71}
+    for line, mean in base.items():
+        noise = rng.normal(0, 0.01, 6)
+        for method, gain in {"svm": 0.0, "ldm": method_gain, "ldm-c-over-m": 0.02, "svm-c-over-m": 0.02}.items():
+            for split in range(6):
+                score = mean + gain + noise[split] + rng.normal(0, 0.001)
+                results.append(Result(
+                    Cell("ldm-table-2", line, method, split), score=score, seconds=1.0, versions={"python": "3"},
+                ))  # fmt: skip
+    results.append(Result(Cell("ldm-table-2", "sonar", "svm", 0), "skipped", error="sonar is not here."))
+    results.append(Result(Cell("ldm-table-2", "vote", "mdo", 0), "failed", error="not finished within 1 s"))
+    return results
+
+
+def test_findings_are_what_a_hand_computes():
+    found = findings(experiments()["ldm-table-2"], _made_up(0.02))
+    entry = found.entries["vote", "ldm"]
+    scores = [r.score for r in _made_up(0.02) if r.cell[1:3] == ("vote", "ldm")]
+    assert entry.mean == pytest.approx(np.mean(scores))
+    assert entry.std == pytest.approx(np.std(scores, ddof=1))
+    assert entry.distance == pytest.approx((np.mean(scores) - 0.970) / 0.014)
+    assert duel(found, "ldm", "svm") == (3, 0, 0)
+    assert found.verdicts["vote", "ldm"] == "win"
+    assert found.complete == ["vote", "wdbc", "german"]
+    assert found.ranks["svm"] == 4.0
+    assert {rival.method for rival in found.rivals} == {"svm", "ldm-c-over-m", "svm-c-over-m"}
+
+
+def test_verdicts_follow_the_results():
+    ahead, alike = (verdicts(findings(experiments()["ldm-table-2"], _made_up(gain))) for gain in (0.02, 0.0))
+    assert ahead[0].holds == "yes"
+    assert alike[0].holds == "no"
+    assert "0/3/0 wins, ties and losses against SVM (printed 12/8/0)" in alike[0].reason
+
+
+def test_a_report_says_what_is_there_and_what_is_not():
+    found = findings(experiments()["ldm-table-2"], _made_up(0.02))
+    page = markdown(page_blocks(found))
+    entry = found.entries["vote", "ldm"]
+    assert f"{entry.mean:.3f} ± {entry.std:.3f}●<br>0.970 ± 0.014● ({entry.distance:+.1f})" in page
+    for said in (
+        "Student's paired t-test",
+        "Nadeau and Bengio",
+        "Wilcoxon",
+        "Friedman",
+        "sonar: sonar is not here.",
+        "vote with MDO: not finished within 1 s",
+        "margindist reproduce --cell ldm-table-2/",
+        "average as printed, all data sets",
+        "12/8/0",
+    ):
+        assert said in page, said
+    assert "●" in html(page_blocks(found))
+    summary = markdown(index_blocks([found]), ["ldm-table-2"])
+    assert "74 cells: 72 done, 1 could not run, 1 failed" in summary
+    assert "(ldm-table-2.md)" in summary
+
+
+def test_reports_of_every_kind_are_written_with_their_figures(monkeypatch, tmp_path):
+    _few_rows(monkeypatch, scaled=True)
+    names = {
+        "ldm-table-2": ("wdbc", ("svm", "ldm", "mamc")),
+        "ldm-figure-1": ("wdbc", ("svm", "ldm")),
+        "ldm-figure-3": ("wdbc", ("ldm-c-over-m",)),
+        "mamc-table-3": ("heart", ("mamc",)),
+        "pumma-figure-3": ("threshold-r8", ("pumma-2", "romma")),
+        "pumma-table-1": ("ionosphere", ("svm-light", "pumma")),
+    }
+    with Store(tmp_path / "results.sqlite") as store:
+        for experiment, (line, methods) in names.items():
+            for method in methods:
+                store.record(evaluate(Cell(experiment, line, method, 0)))
+    written = write_reports(tmp_path / "results.sqlite", select([]), tmp_path)
+    assert {path.name for path in written} == {f"{name}.{end}" for name in [*names, "index"] for end in ("md", "html")}
+    figures = {path.stem for path in (tmp_path / "figures").iterdir()}
+    assert figures >= {
+        "ldm-figure-1",
+        "ldm-figure-3",
+        "mamc-table-3",
+        "pumma-figure-3",
+        "pumma-table-1",
+        "ldm-table-2-print",
+    }
+    assert all("/tmp" not in path.read_text() for path in written)
+
+
+# ---------------------------------------------------------------------- the command
+
+
+def test_a_cell_is_repeated_beside_the_result_kept(tmp_path, capsys):
+    store, cell = tmp_path / "results.sqlite", Cell("ldm-table-2", "wdbc", "svm", 0)
+    with Store(store) as opened:
+        opened.record(evaluate(cell))
+    assert repeat(str(cell), store)
+    with Store(store) as opened:
+        opened.record(Result(cell, score=0.5))
+    assert not repeat(str(cell), store)
+    assert "not the same" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="a cell is experiment/data set/method/split"):
+        repeat("ldm-table-2/vote", store)
+
+
+def test_the_command_lists_runs_and_reports(tmp_path):
+    from click.testing import CliRunner
+
+    call = partial(CliRunner().invoke, make_command())
+    listed = call(["--list", "-o", str(tmp_path)])
+    assert listed.exit_code == 0
+    assert all(name in listed.output for name in experiments())
+    ran = call(["ldm-table-2", "--only", "wdbc/mamc", "--splits", "2", "--jobs", "1", "-o", str(tmp_path)])
+    assert ran.exit_code == 0, ran.output
+    assert "2 cells done, 0 failed" in ran.output
+    again = call(["ldm-table-2", "--only", "wdbc/mamc", "--splits", "2", "--jobs", "1", "-o", str(tmp_path)])
+    assert "0 cells done" in again.output
+    assert call(["nonsense"]).exit_code == 2
+    assert "2      0      0" in overview(
+        select(["ldm-table-2"]), tmp_path / "results.sqlite", only=["wdbc/mamc"], splits=2
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills a process")
+def test_a_killed_run_is_taken_up_where_it_ended(tmp_path):
+    command = [
+        sys.executable, "-m", "margindist.experiments.reproduce", "ldm-table-2", "--only", "wdbc/mamc",
+        "--only", "wdbc/mdo", "--jobs", "1", "--no-report", "-o", str(tmp_path),
+    ]  # fmt: skip
+    store = tmp_path / "results.sqlite"
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not store.exists() or len(_results(store)) < 4):
+        time.sleep(0.05)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    before = _results(store)
+    assert 4 <= len(before) < 60
+    subprocess.run([*command, "--splits", "12"], check=True, stdout=subprocess.DEVNULL, timeout=120)
+    after = _results(store)
+    assert len(after) >= 24
+    assert all(after[cell].finished == result.finished for cell, result in before.items())
+
+
+def _results(store):
+    with Store(store) as opened:
+        return {result.cell: result for result in opened.results()}
+
+
+def test_declared_experiments_can_be_given(monkeypatch):
+    _few_rows(monkeypatch)
+    table = experiments()["ldm-table-2"]
+    changed = MappingProxyType({"mine": replace(table, id="mine", splits=replace(table.splits, train=0.8))})
+    found = evaluate(Cell("mine", "wdbc", "mamc", 0), declared=changed)
+    assert (found.detail["train"], found.detail["test"]) == (72, 18)
