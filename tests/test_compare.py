@@ -287,7 +287,7 @@ document.title = log.join(";");
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-def test_the_report_sorts_and_fits_a_phone_without_errors_or_requests(comparison, tmp_path):
+def test_the_report_sorts_and_fits_a_narrow_window_without_errors_or_requests(comparison, tmp_path):
     page = comparison.to_html().replace("</body>", f"{CLICK}</body>")
     done = browser(page, tmp_path, "--window-size=390,900", "--dump-dom")
     assert "CONSOLE" not in done.stderr, done.stderr
