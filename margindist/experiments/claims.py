@@ -131,7 +131,9 @@ def _ends(found, dataset, method, name):
     return [
         result.detail["history"][name][-1]
         for result in found.results
-        if result.status == "done" and (result.cell.dataset, result.cell.method) == (dataset, method)
+        if result.status == "done"
+        and (result.cell.dataset, result.cell.method) == (dataset, method)
+        and "history" in result.detail
     ]
 
 
