@@ -135,6 +135,8 @@ def test_the_answer_names_the_best_and_says_whether_the_difference_is_real():
     assert "may well be chance" in unclear and "no clear difference" in unclear
     mixed = " ".join(made({"ldm": 0.9 + jitter, "svc": 0.9 - jitter, "linearsvc": 0.5 + jitter[::-1]}).answer())
     assert "cannot be told apart from SVC (RBF); the other one is significantly worse" in mixed
+    poor = " ".join(made({"ldm": 0.602 + jitter, "svc": 0.6 + jitter}).answer())
+    assert "commonest class would give 0.600: that is hardly less." in poor
     assert made({"ldm": []}).answer() == ["Nothing is finished yet, so there is nothing to compare."]
     few = made({"ldm": [0.5, 0.6], "svc": [0.4, 0.5]})  # the same difference twice proves nothing
     assert "cannot be said: 2 splits are too few, take 5 or more" in few.answer()[-1]
@@ -314,3 +316,14 @@ def test_a_report_of_nothing_is_a_report(store):
     comparison = Comparison.from_store(store)
     nothing = Comparison(comparison.plan, comparison.about, [], "interrupted")
     assert "Nothing is finished yet" in nothing.to_html() and "0 of 30" in nothing.to_html()
+
+
+def test_settings_that_could_not_be_fitted_leave_no_hole_in_the_report(store):
+    comparison = Comparison.from_store(store)
+    for result in comparison.results:
+        if result.cell.method == "linearsvc":
+            result.detail["influence"]["scores"][0] = None
+    assert "LinearSVC: accuracy by C" in comparison.to_html()
+    for result in comparison.results:
+        result.detail["influence"]["scores"] = [None for _ in result.detail["influence"].get("scores", ())]
+    assert "accuracy by" not in comparison.to_html()

@@ -24,6 +24,10 @@ from margindist import (
     ODMClassifier,
     ODMClassifierCV,
 )
+from margindist.kernels import FullGram
+from margindist.objectives import LDM
+from margindist.solvers import block_descent, projected_newton, semivariance
+from margindist.solvers._rows import as_rows
 
 # A search, the classifier (solved so exactly that scores do not depend on the solver), and the grid they share.
 SEARCHES = {
@@ -39,9 +43,9 @@ SEARCHES = {
     ),
     "lssvm": (LSSVMClassifierCV(Cs=[0.01, 1, 100]), LSSVMClassifier(), {"C": [0.01, 1, 100]}),
     "msvmav": (
-        MSVMAvClassifierCV(alphas=[0.1, 64], betas=[0.001, 0.1, 10]),
+        MSVMAvClassifierCV(alphas=[0.1, 64], betas=[0.1, 1, 10]),
         MSVMAvClassifier(),
-        {"alpha": [0.1, 64], "beta": [0.001, 0.1, 10]},
+        {"alpha": [0.1, 64], "beta": [0.1, 1, 10]},
     ),
 }
 every_search = pytest.mark.parametrize("name", SEARCHES)
@@ -202,3 +206,33 @@ def test_grids_are_checked(parameters):
     (name,) = parameters
     with pytest.raises(ValueError, match=f"LDMClassifierCV: {name} must be"):
         LDMClassifierCV(**parameters).fit(*problem(2))
+
+
+@pytest.mark.parametrize("rank", [3, 40])
+def test_points_of_ldm_are_certified_by_an_exact_product(rank, rng):
+    """The gaps hold for the Gram matrix itself, repeated rows and few columns included, from small to large C."""
+    X = rng.standard_normal((40, rank))
+    X[20:30] = X[:10]
+    signs, weights = np.where(rng.random(40) < 0.4, -1.0, 1.0), rng.uniform(0.2, 3.0, 40)
+    objectives = [LDM(C, a, b) for C in (1e-3, 1.0, 100.0) for a in (0.0, 1.0, 100.0) for b in (0.0, 10.0)]
+    spectrum = projected_newton.spectrum_of_gram(X @ X.T, weights)
+    solutions = projected_newton.solve_grid(objectives, spectrum, [signs, -signs], weights, tol=1e-9)
+    for objective, pair in zip(objectives, solutions, strict=True):
+        for solution, labels in zip(pair, (signs, -signs), strict=True):
+            margins = labels * (X @ (X.T @ solution.coef))
+            proved, _ = block_descent.certify(objective, FullGram(X @ X.T), labels, weights, solution.dual, margins)
+            assert (solution.dual >= 0).all() and (solution.dual <= objective.C * weights).all()
+            assert proved.gap <= 1e-7
+            assert proved.objective == pytest.approx(solution.objective, rel=1e-7)
+
+
+@pytest.mark.parametrize("shape", [(60, 4), (30, 45)], ids=["columns", "rows"])
+def test_rounds_of_a_grid_are_those_of_single_points(shape, rng):
+    X, weights = rng.standard_normal(shape), rng.uniform(0.5, 2.0, shape[0])
+    signs = np.where(X[:, 0] + rng.standard_normal(shape[0]) > 0, 1.0, -1.0)
+    metric = 1.0 + rng.random(shape[1])
+    pairs = [(0.5, 0.01), (64.0, 0.25), (4.0, 10.0)]
+    coefs = semivariance.solve_grid(X, signs, weights, pairs, metric=metric)
+    for coef, (alpha, beta) in zip(coefs, pairs, strict=True):
+        one = semivariance.solve(as_rows(X), signs, weights, alpha=alpha, beta=beta, metric=metric)
+        np.testing.assert_allclose(coef, one.coef, atol=1e-8)

@@ -131,8 +131,9 @@ def _show(comparison, to_stderr):
     if comparison.rows:
         show(str(comparison))
         show()
-        show("+ and - mark methods that are significantly better or worse than the SVM of their kind.")
-        show()
+        if any(row.verdict_svm in ("win", "loss") for row in comparison.rows):
+            show("+ and - mark methods that are significantly better or worse than the SVM of their kind.")
+            show()
     show(" ".join(comparison.answer()))
     for label, reason in comparison.failures.items():
         show(f"{label}: {reason}")

@@ -119,6 +119,7 @@ class ComparisonRow(NamedTuple):
     splits : int
         How many splits the figures are means over.
     accuracy, accuracy_std : float
+        Mean and standard deviation over the splits; the latter None for one split.
     balanced_accuracy, balanced_accuracy_std : float
     margin_mean, margin_variance : float
         Of the normalised margins of the test parts.
@@ -142,9 +143,9 @@ class ComparisonRow(NamedTuple):
     kernel: bool
     splits: int
     accuracy: float
-    accuracy_std: float
+    accuracy_std: float | None
     balanced_accuracy: float
-    balanced_accuracy_std: float
+    balanced_accuracy_std: float | None
     margin_mean: float
     margin_variance: float
     geometric_margin: float | None
@@ -615,7 +616,8 @@ def _influence(cv_results, grid):
     settings = [dict(setting) for setting in cv_results["params"]]
     columns = {name: [setting[name] for setting in settings] for name in grid}
     columns = {name: [v.item() if hasattr(v, "item") else v for v in values] for name, values in columns.items()}
-    return {"settings": columns, "scores": np.round(cv_results["mean_test_score"], 6).tolist()}
+    scores = np.round(cv_results["mean_test_score"], 6).tolist()
+    return {"settings": columns, "scores": [score if np.isfinite(score) else None for score in scores]}
 
 
 def _margins(model, X_train, y_train, X_test, y_test):
@@ -672,9 +674,9 @@ def _ranked(plan, done):
                 kernel=method.kernel,
                 splits=len(results),
                 accuracy=float(scores.mean()),
-                accuracy_std=float(scores.std(ddof=1)) if len(scores) > 1 else 0.0,
+                accuracy_std=float(scores.std(ddof=1)) if len(scores) > 1 else None,
                 balanced_accuracy=float(balanced.mean()),
-                balanced_accuracy_std=float(balanced.std(ddof=1)) if len(scores) > 1 else 0.0,
+                balanced_accuracy_std=float(balanced.std(ddof=1)) if len(scores) > 1 else None,
                 margin_mean=float(np.mean([part["mean"] for part in tests])),
                 margin_variance=float(np.mean([part["variance"] for part in tests])),
                 geometric_margin=None if None in geometric else float(np.mean([part["mean"] for part in geometric])),
@@ -724,11 +726,14 @@ def _answer(comparison):
         return ["Nothing is finished yet, so there is nothing to compare."]
     best = rows[0]
     sentences = [
-        f"{best.label} has the highest accuracy, {best.accuracy:.3f} ± {best.accuracy_std:.3f} over {best.splits} "
+        f"{best.label} has the highest accuracy, {_mean_and_spread(best)} over {best.splits} "
         f"split{'s' if best.splits > 1 else ''}."
     ]
     commonest = max(comparison.about["classes"].values()) / sum(comparison.about["classes"].values())
-    sentences.append(f"Always naming the commonest class would give {commonest:.3f}.")
+    hardly = best.accuracy - commonest <= (best.accuracy_std or 0.0)
+    sentences.append(
+        f"Always naming the commonest class would give {commonest:.3f}{': that is hardly less' if hardly else ''}."
+    )
     if len(rows) == 1:
         return sentences
     if best.splits < FEWEST_TESTED:
@@ -755,6 +760,10 @@ def _answer(comparison):
             f"({duration(quickest.fit_seconds)} against {duration(best.fit_seconds)})."
         )
     return sentences
+
+
+def _mean_and_spread(row):
+    return f"{row.accuracy:.3f}" if row.accuracy_std is None else f"{row.accuracy:.3f} ± {row.accuracy_std:.3f}"
 
 
 def _worse(count):
@@ -801,7 +810,7 @@ def table_as_text(comparison: Comparison) -> str:
     lines = [head]
     for row in comparison.rows:
         lines.append((
-            str(row.rank), row.label, f"{row.accuracy:.3f} ± {row.accuracy_std:.3f}", f"{row.balanced_accuracy:.3f}",
+            str(row.rank), row.label, _mean_and_spread(row), f"{row.balanced_accuracy:.3f}",
             f"{row.margin_mean:.3f}", f"{row.margin_variance:.3f}", duration(row.fit_seconds),
             duration(row.predict_seconds), probability(row.p_best), probability(row.p_svm) + _SIGNS[row.verdict_svm],
         ))  # fmt: skip

@@ -187,6 +187,7 @@ def _influences(comparison, done, styles):
     found = []
     for row in comparison.rows:
         profiles = {name: _profile(done[row.method], name) for name in _searched(comparison.plan, row.method)}
+        profiles = {name: profile for name, profile in profiles.items() if len(profile[0]) > 1}
         if not profiles:
             continue
         low = min(float((mean - spread).min()) for _, mean, spread in profiles.values())
@@ -211,15 +212,20 @@ def _searched(plan, key):
 
 
 def _profile(results, name):
-    """Values of a parameter, and the inner accuracy at each when the other parameters are at their best."""
-    first = results[0].detail["influence"]["settings"][name]
-    values = sorted(set(first))
+    """Values of a parameter, and the inner accuracy at each when the other parameters are at their best.
+
+    A setting that could not be fitted has no accuracy; a value without any is left out.
+    """
+    values = np.unique(results[0].detail["influence"]["settings"][name])
     curves = []
     for result in results:
         influence = result.detail["influence"]
-        column, scores = np.array(influence["settings"][name]), np.array(influence["scores"], dtype=float)
-        curves.append([np.nanmax(scores[column == value]) for value in values])
-    return values, np.mean(curves, axis=0), np.std(curves, axis=0)
+        column = np.array(influence["settings"][name])
+        scores = np.array([-np.inf if score is None else score for score in influence["scores"]])
+        curves.append([scores[column == value].max() for value in values])
+    kept = np.isfinite(curves).all(axis=0)
+    curves = np.array(curves)[:, kept]
+    return values[kept].tolist(), curves.mean(axis=0), curves.std(axis=0)
 
 
 def _statistics(done):

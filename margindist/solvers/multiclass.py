@@ -64,6 +64,7 @@ _NARROW = 0.3  # factor of the proximal scale
 _NARROWEST = 1e-6  # least part of it that is left
 _LARGEST_SYSTEM = 600  # columns times classes up to which Newton systems are formed
 _LARGEST_DENSE = 2 * 10**7  # entries of the arrays they take besides
+_FEW_COLUMNS = 32  # up to which row after row is added to them; beyond, products of the rows by pairs of classes
 _PART = 2**18  # scores held at a time
 _FEW_ROWS = 1000  # rows up to which they are from the start
 _PATIENCE = 300  # passes of coordinate descent in one round before they are
@@ -142,8 +143,7 @@ def solve(
     start : Blocks
         Of a former solution for as many rows and classes.
     opening : Blocks
-        After the first round of a former solution with these rows and tol, lam and theta, whatever its mu: without an
-        upper side that round does not depend on it, and is left out.
+        After the first round of a solution that differs in mu only: without an upper side that round is the same.
     rng : numpy.random.Generator
         For the order of the rows.
     report : callable
@@ -159,20 +159,16 @@ def solve(
     concave = outer == "concave"
     ways = _Ways(rows, losses, method, np.random.default_rng(0) if rng is None else rng)
     W = np.zeros((n_columns(rows), -(-k // 4) * 4))
-    blocks = _empty_blocks(m, min(k - 1, _ROOM))
-    if start is not None:
-        blocks = _first_upper_side(rows, losses, start, W, concave)
+    blocks = _empty_blocks(m, min(k - 1, _ROOM)) if start is None else _first_side(rows, losses, start, W, concave)
     best, history, status, inner = None, [], "iteration limit", max(tol, _ROUGH)
     while True:
         bound = history[-1] if history and concave else np.inf
-        if opening is not None and start is None and not history:
-            blocks = opening
-            add_entries(rows, *coefficients(codes, blocks), W)
-            _, true, gap = _certificate(rows, losses, blocks, W)
+        first = start is None and not history
+        if first and opening is not None:
+            blocks, true, gap = opening, *_take_up(rows, losses, opening, W)
         else:
             blocks, true, gap = ways.run(blocks, W, bound, inner, max_iter)
-        if not history and start is None:
-            opening = blocks
+        opening = blocks if first else opening
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             return best._replace(n_iter=ways.n_iter, status=status if ways.n_iter >= max_iter else "settled")
         history.append(true)
@@ -199,7 +195,13 @@ def solve(
     return best._replace(n_iter=ways.n_iter, status=status, history=np.array(history))
 
 
-def _first_upper_side(rows, losses, start, W, concave):
+def _take_up(rows, losses, blocks, W):
+    """Fill W with the weights of known blocks; return the true objective and the gap of their round."""
+    add_entries(rows, *coefficients(losses.codes, blocks), W)
+    return _certificate(rows, losses, blocks, W)[1:]
+
+
+def _first_side(rows, losses, start, W, concave):
     """Return the blocks to start from, W filled with their weights; β of another rule is forgotten."""
     blocks = Blocks(*(entry.copy() for entry in start))
     if concave != (blocks.rival[0] >= 0):
@@ -386,12 +388,30 @@ def _hessian(X, losses, blocks, width):
     d, k = X.shape[1], losses.n_classes
     J = _curvatures(losses, blocks, width, np.zeros((len(X), k, k)))
     H = np.eye(d * k)
+    if d <= _FEW_COLUMNS:
+        return _add_outer_products(X, J, H)
     for a in range(k):
         for c in range(a + 1):
             which = np.flatnonzero(J[:, a, c])
             if len(which):
                 part = X[which]
                 H[a * d : (a + 1) * d, c * d : (c + 1) * d] += part.T @ (J[which, a, c, None] * part)
+    return H
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _add_outer_products(X, J, H):
+    d, k = X.shape[1], J.shape[1]
+    for i in range(len(X)):
+        x = X[i]
+        for a in range(k):
+            for c in range(a + 1):
+                scale = J[i, a, c]
+                if scale != 0.0:
+                    for p in range(d):
+                        step, line = scale * x[p], H[a * d + p, c * d : (c + 1) * d]
+                        for q in range(d):
+                            line[q] += step * x[q]
     return H
 
 
