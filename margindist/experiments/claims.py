@@ -264,8 +264,10 @@ _REASONS = {
         "feature is zero and on how nominal attributes are coded, which the paper does not say."
     ),
     ("ldm-table-3", "mamc"): (
-        "Some printed accuracies (house, heart, credit-a, austra) are near the share of the larger class, others (vote, "
-        "isolet) what the method without a bias gives; neither no bias, our reading, nor the mean label as bias fits all."
+        "Some printed accuracies (house, heart, credit-a, austra) are near the share of the larger class, others "
+        "(vote, "
+        "isolet) what the method without a bias gives; neither no bias, our reading, nor the mean label as bias fits "
+        "all."
     ),
     ("ldm", "kmomd"): "The paper gives KM-OMD a parameter C that the method does not have; lam = 1/C is our reading.",
     ("mamc", "mamc"): (
