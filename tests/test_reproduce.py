@@ -19,7 +19,7 @@ from sklearn.svm import SVC
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MAMClassifier
 from margindist.datasets import load
 from margindist.experiments import protocol
-from margindist.experiments.claims import duel, verdicts
+from margindist.experiments.claims import disagreements, duel, verdicts
 from margindist.experiments.declarations import experiments
 from margindist.experiments.findings import findings
 from margindist.experiments.protocol import evaluate, seeds_of, split_rows
@@ -271,6 +271,12 @@ def test_verdicts_follow_the_results():
     assert ahead[0].holds == "yes"
     assert alike[0].holds == "no"
     assert "0/3/0 wins, ties and losses against SVM (printed 12/8/0)" in alike[0].reason
+
+
+def test_columns_far_from_the_print_are_named_with_the_likely_reason():
+    far, near = (findings(experiments()["ldm-table-2"], _made_up(gain)) for gain in (-0.2, 0.03))
+    assert any(said.startswith("LDM: 0 of 3 within one") and "smaller C" in said for said in disagreements(far))
+    assert not any(said.startswith("LDM:") for said in disagreements(near))
 
 
 def test_a_report_says_what_is_there_and_what_is_not():

@@ -15,7 +15,7 @@ from sklearn.metrics import pairwise_distances_chunked
 from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
-from margindist.datasets import DataError, encoder, load, make_threshold
+from margindist.datasets import DataError, encoder, load, make_threshold, status
 from margindist.experiments.declarations import DataSet, Experiment, Method, experiments
 from margindist.experiments.runner import CannotRun
 from margindist.experiments.search import search
@@ -172,14 +172,13 @@ def _loaded(name, data_dir):
 
 
 def here(line: DataSet, data_dir: str | None = None) -> bool:
-    """Say whether a line's data can be had."""
-    if line.generator:
-        return True
-    try:
-        _loaded(line.catalogue, data_dir)
-    except CannotRun:
-        return False
-    return True
+    """Say whether a line's data are on this machine; nothing is read or fetched."""
+    return bool(line.generator) or _states(data_dir).get(line.catalogue) == "here"
+
+
+@lru_cache(maxsize=1)
+def _states(data_dir):
+    return {row.name: row.state for row in status(data_dir)}
 
 
 def _rows_of(line: DataSet, data_dir, seed):

@@ -16,7 +16,7 @@ from margindist.experiments.store import Cell, Result, Store
 __all__ = ["plan", "repeat", "reproduce", "select"]
 
 _QUICK_SETS, _QUICK_SPLITS = 2, 2
-_QUICK_LIMIT, _QUICK_BUDGET = 15.0, 540.0
+_QUICK_LIMIT, _QUICK_BUDGET = 60.0, 540.0
 
 
 class Estimate(NamedTuple):
@@ -96,16 +96,20 @@ def plan(chosen: Iterable[Experiment], *, only: Sequence[str] = (), splits: int 
 def quick_plan(chosen: Iterable[Experiment], *, only: Sequence[str] = (), data_dir: str | None = None) -> list[Cell]:
     """Return a few cells of every experiment: two splits of the two smallest data sets at hand, all methods.
 
+    The first split of the smallest set of every experiment comes first.
+
     Where no data set of an experiment is at hand, its smallest ones stand in the plan, and the run says of each cell
     why it could not run.
     """
-    cells = []
-    for experiment in chosen:
+    ranked = []
+    for order, experiment in enumerate(chosen):
         all_cells = plan([experiment], only=only, splits=_QUICK_SPLITS)
         by_size = list(dict.fromkeys(cell.dataset for cell in all_cells))
         found = [key for key in by_size if here(experiment.dataset(key), data_dir)] or by_size
-        cells += [cell for cell in all_cells if cell.dataset in found[:_QUICK_SETS]]
-    return cells
+        for cell in all_cells:
+            if cell.dataset in found[:_QUICK_SETS]:
+                ranked.append(((cell.split, found.index(cell.dataset), order, len(ranked)), cell))
+    return [cell for _, cell in sorted(ranked)]
 
 
 def _wanted(dataset, method, only):

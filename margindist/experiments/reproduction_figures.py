@@ -263,7 +263,7 @@ def _updates(found, plt):
     x_name = "n_updates" if found.experiment.settings.get("x") == "updates" else "seconds"
     curves = {}
     for result in found.results:
-        if result.status == "done":
+        if "history" in result.detail:
             curves.setdefault((result.cell.dataset, result.cell.method), []).append(result.detail["history"])
     if not curves:
         return False

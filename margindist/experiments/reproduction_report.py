@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margindist.experiments.claims import verdicts
+from margindist.experiments.claims import disagreements, verdicts
 from margindist.experiments.consistency import inconsistencies
 from margindist.experiments.declarations import Experiment
 from margindist.experiments.findings import Findings, findings
@@ -274,6 +274,9 @@ def _agreement_blocks(found):
             )
     header = ["method", "compared", "within one", "mean difference", "largest"]
     blocks.append(Block("table", (header, rows), "Differences from the print in printed standard deviations."))
+    apart = disagreements(found)
+    if apart:
+        blocks += [Block("text", "Columns that do not agree, and the likely reason:"), Block("list", apart)]
     far = sorted((c for c in compared if abs(c[2]) > 2), key=lambda c: -abs(c[2]))[:_MOST_DEVIATIONS]
     items = []
     for line, method, distance in far:
@@ -338,9 +341,7 @@ def _update_blocks(found):
     for line in found.experiment.data:
         cells = []
         for method in labels:
-            own = [
-                r for r in found.results if r.status == "done" and (r.cell.dataset, r.cell.method) == (line.key, method)
-            ]
+            own = [r for r in found.results if "history" in r.detail and r.cell[1:3] == (line.key, method)]
             ends = [{name: values[-1] for name, values in r.detail["history"].items()} for r in own]
             cells.append("–" if not ends else "\n".join(
                 f"{np.mean([end[name] for end in ends]):.3g}" for name in ("n_updates", "seconds", "margin")
