@@ -545,7 +545,8 @@ def _difference(old, new):
     if old["checksum"] != new["checksum"]:
         if old["dataset"] != new["dataset"]:
             return f"the results kept are of {old['dataset']}, not of {new['dataset']}"
-        return f"the content of {new['dataset']} has changed (checksum {old['checksum'][:8]} then, {new['checksum'][:8]} now)"
+        sums = f"checksum {old['checksum'][:8]} then, {new['checksum'][:8]} now"
+        return f"the content of {new['dataset']} has changed ({sums})"
     new = json.loads(json.dumps(new))
     names = [name for name in new if old.get(name) != new[name]]
     words = {"grids": "the methods or their grids", "version": "the version of margindist"}

@@ -10,6 +10,7 @@ from numba import njit
 
 from margindist.solvers._rows import all_scores
 
+_ROUNDING = 1e-12  # a round begins at the last one's value, so whether it is below that may be rounding alone
 _EXACT = 1e-10  # gap from which on a round that is not below the last one will not get there
 _PART = 2**18  # scores held at a time
 
@@ -100,7 +101,7 @@ def relative_to(W, loss, true, total):
 
 def is_done(value, gap, bound, tol):
     """Tell whether a round has ended: exact enough and below the last one, or so exact that it never will be."""
-    return gap <= tol and (value <= bound or gap <= _EXACT)
+    return gap <= tol and (value < (1.0 - _ROUNDING) * bound or gap <= _EXACT)
 
 
 @njit(cache=True, nogil=True)

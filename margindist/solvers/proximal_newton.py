@@ -83,8 +83,7 @@ class ProximalNewton:
                 G = W - X.T @ V
                 value, true, gap = relative_to(W, *certify(losses, ahead, 0, U))
                 rest = 0.5 * np.vdot(G, G) / value
-                # A round begins at the last one's value: whether that is below ``bound`` is a matter of rounding.
-                done = (n_iter > 1 and is_done(value, rest + gap, bound, tol)) or n_iter >= max_iter
+                done = is_done(value, rest + gap, bound, tol) or n_iter >= max_iter
                 if done or rest <= 0.1 * gap:
                     break
                 dW = self._direction(ahead, G)
