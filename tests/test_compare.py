@@ -106,7 +106,7 @@ def test_other_plans_and_changed_data_do_not_mix(data, tmp_path):
     changed = compare(X + np.eye(*X.shape), y, **settings, seed=1, say=said.append)
     assert len({c.plan.experiment for c in (first, other, changed)}) == 3
     assert said[0] == "Not resumed: the plan has changed (seed), so everything is computed anew."
-    assert re.match(r"Not resumed: data has changed \(checksum \w{8} then, \w{8} now\)", said[1])
+    assert re.match(r"Not resumed: the content of your data has changed \(checksum \w{8} then, \w{8} now\)", said[1])
     said.clear()
     compare(X, y, **{**settings, "resume": False}, say=said.append)
     assert said == ["8 results of the same comparison are computed anew; with --resume they would have been kept."]
@@ -287,7 +287,7 @@ document.title = log.join(";");
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
-def test_the_report_sorts_and_fits_a_phone_without_errors_or_requests(comparison, tmp_path):
+def test_the_report_sorts_and_fits_a_narrow_window_without_errors_or_requests(comparison, tmp_path):
     page = comparison.to_html().replace("</body>", f"{CLICK}</body>")
     done = browser(page, tmp_path, "--window-size=390,900", "--dump-dom")
     assert "CONSOLE" not in done.stderr, done.stderr

@@ -21,6 +21,7 @@ from margindist.estimators._base import (
 from margindist.objectives import ODM
 from margindist.solvers import coordinate_descent, multiclass, newton
 from margindist.solvers._rows import as_rows, n_columns
+from margindist.solvers.proximal_newton import is_favourable
 
 _FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
 
@@ -87,10 +88,11 @@ class ODMClassifier(MarginClassifier):
         Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
 
     solver : {"auto", "newton", "coordinate-descent"}, default="auto"
-        - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less.
+        - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less; for the
+          joint problem by preconditioned conjugate gradients.
         - "coordinate-descent": passes over the samples; for two classes followed by Newton steps where they stall.
 
-        "auto" picks by shape, and changes to Newton steps where passes stall; ``solver_`` says where it began.
+        "auto" picks by shape, and changes to Newton steps where passes are slow; ``solver_`` says where it began.
 
     tol : float, default=1e-3
         Relative duality gap at which a convex problem counts as solved, and the relative decrease at which rounds end.
@@ -288,7 +290,7 @@ class ODMClassifier(MarginClassifier):
     def _pick_solver(self, rows, joint):
         if self.solver != "auto":
             return self.solver
-        few = multiclass.prefers_newton(rows, len(self.classes_)) if joint else n_columns(rows) <= _FEW_COLUMNS
+        few = is_favourable(rows, len(self.classes_)) if joint else n_columns(rows) <= _FEW_COLUMNS
         return "newton" if few else "coordinate-descent"
 
     def _solve_two_class(self, k, objective, rows, signs, weights, rng, report):
@@ -303,10 +305,11 @@ class ODMClassifier(MarginClassifier):
         return second._replace(n_iter=first.n_iter + second.n_iter)
 
     def _solve_joint(self, k, objective, rows, codes, weights, rng, report):
-        start = self._last_solution(k, (len(self.classes_), n_columns(rows)), len(codes))
+        last = self._last_solution(k, (len(self.classes_), n_columns(rows)), len(codes))
+        start, coef = (None, None) if last is None else (last.dual, last.coef)
         return multiclass.solve(
             objective, rows, codes, weights, outer=self.outer, method=self.solver, tol=self.tol, max_iter=self.max_iter,
-            start=None if start is None else start.dual, rng=rng, report=report,
+            start=start, coef=coef, rng=rng, report=report,
         )  # fmt: skip
 
     def _last_solution(self, k, shape, n_samples):

@@ -452,7 +452,7 @@ def _dataset(data, y, target, data_dir):
         raise ValueError("compare: features without labels; pass y as well, or a Dataset, a file or a name.")
     X = data if hasattr(data, "iloc") or sp.issparse(data) else np.asarray(data)
     names = tuple(map(str, getattr(data, "columns", ())))
-    return Dataset("data", X.tocsr() if sp.issparse(X) else X, np.asarray(y), names), {"kind": "arrays"}
+    return Dataset("your data", X.tocsr() if sp.issparse(X) else X, np.asarray(y), names), {"kind": "arrays"}
 
 
 def _plan(dataset, source, methods, splits, repeats, seed, quick):
@@ -545,7 +545,7 @@ def _difference(old, new):
     if old["checksum"] != new["checksum"]:
         if old["dataset"] != new["dataset"]:
             return f"the results kept are of {old['dataset']}, not of {new['dataset']}"
-        return f"{new['dataset']} has changed (checksum {old['checksum'][:8]} then, {new['checksum'][:8]} now)"
+        return f"the content of {new['dataset']} has changed (checksum {old['checksum'][:8]} then, {new['checksum'][:8]} now)"
     new = json.loads(json.dumps(new))
     names = [name for name in new if old.get(name) != new[name]]
     words = {"grids": "the methods or their grids", "version": "the version of margindist"}

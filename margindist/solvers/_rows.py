@@ -352,6 +352,14 @@ def dense_matrix(rows):
     return np.ascontiguousarray(X, dtype=np.float64)
 
 
+def matrix(rows):
+    """Return all rows as one float64 array or CSR matrix, the constant column included; copies where it must."""
+    if isinstance(rows, DenseRows):
+        return dense_matrix(rows)
+    X = _as_matrix(rows).astype(np.float64, copy=False)
+    return sp.csr_matrix(sp.hstack([X, np.full((X.shape[0], 1), rows.bias)])) if rows.bias != 0.0 else X
+
+
 def gram_diagonal(rows, which, weights):
     """Return the diagonal of ``Σ weights_k x_k x_kᵀ`` over the rows ``which``."""
     diagonal = np.zeros(n_columns(rows))

@@ -38,6 +38,7 @@ from margindist.solvers._solution import Solution
 
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
+_STEP_ERROR = 1e-3  # of a step's length: what it leaves of the slope is small beside what the step takes away
 _FORCING = 0.05  # how far conjugate gradients reduce the residual
 _BLAS = 40.0  # how much faster an operation is inside a dense factorisation than on a stored value
 
@@ -73,9 +74,11 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, method="au
     """
     direction = _newton_directions(rows, method)
     everything = np.arange(n_rows(rows))
-    w = np.zeros(n_columns(rows)) if start is None else start.copy()
-    scores(rows, w, z := np.empty(len(signs)))
-    z *= signs
+    w, z = np.zeros(n_columns(rows)), np.zeros(len(signs))
+    if start is not None:
+        w += start
+        scores(rows, w, z)
+        z *= signs
     status = "iteration limit"
     for n_iter in range(max_iter + 1):
         a = -objective.slope(z, weights)
@@ -200,7 +203,7 @@ def _newton_directions(rows, method):
 
 
 def _exact_step(objective, w, dw, z, dz, weights):
-    """Return the minimiser of P(w + t dw): the root of its increasing, piecewise linear slope in t."""
+    """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t."""
     linear, square = w @ dw, dw @ dw
     prices = 2.0 * objective.prices(weights)
     low, high, t = 0.0, np.inf, 1.0
@@ -211,8 +214,8 @@ def _exact_step(objective, w, dw, z, dz, weights):
         ahead = t - slope / (bend + square)
         if not low <= ahead <= high:
             ahead = 0.5 * (low + high)
-        if abs(ahead - t) <= 1e-12 * t:
-            break
+        if abs(ahead - t) <= _STEP_ERROR * t:
+            return ahead
         t = ahead
     return t
 

@@ -1,0 +1,291 @@
+r"""Proximal method of multipliers with Newton's method, for one convex round of the multi-class machine.
+
+A round (:mod:`margindist.solvers.multiclass`) is ½‖W‖² + Σ_i ℓ_i(W'x_i) with row losses that are piecewise quadratic,
+but have kinks where several rivals tie. With multipliers v̄_i of the last step and widths ρ_i > 0, the losses are
+replaced by their Moreau envelopes around W'x_i − ρ_i v̄_i:
+
+    min_W  ½‖W‖² + Σ_i e_i(W'x_i − ρ_i v̄_i),     ∇ = W − Σ_i x_i v_i',     v_i = the block step with A = ρ_i
+
+which has a continuous, piecewise linear slope: semismooth Newton steps with a line search solve it, and its v_i are the
+next multipliers. The Hessian is I + Σ_i x_i x_i' ⊗ J_i where, with n classes lowered to the common level, mean over
+them 1_a/n, s = ρ/E if β > 0 (else 0), and D, E of the block step,
+
+    J = (I_a − 1_a 1_a'/n)/ρ  +  n/(ρ + nD) q q'  +  (1/E) p p',    q = (1 − s) e_y + s e_r − 1_a/n,    p = e_y − e_r
+
+(without e_r under the frozen rule; the last term only if β > 0). Its products cost O(nnz k), so that columns times
+classes are not limited. Conjugate gradients are preconditioned by the diagonal blocks I + Σ_i J_ll x_i x_i', one a
+class, factorised and kept as long as they serve (of some rows only, where there are many), or by the diagonal where
+there are many columns. All J_i nearly vanish on vectors that are equal in all classes, which the blocks do not know:
+the mean over the classes is taken out, and has a matrix of its own.
+
+The certificate at W with these multipliers is ½‖W − Σ x_i v_i'‖² plus the Fenchel-Young sum of the rows.
+"""
+
+import numpy as np
+from numba import njit
+from scipy.linalg import cho_factor, cho_solve
+
+from margindist.solvers._class_blocks import block_step, certify, is_done, own_part, relative_to, spread, store
+from margindist.solvers._rows import gram, matrix, n_columns, n_rows
+
+_FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
+_NARROW = 0.3  # factor of the widths
+_WIDEN = 10.0  # by how much they are widened again for a new round
+_SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this part
+_FORCING = 0.1  # how far conjugate gradients reduce the residual
+_MOST_PRODUCTS = 300  # of them in a system
+_WORN = 3  # products more than with fresh factors that make them worn
+_LARGEST_FACTORS = 5 * 10**7  # entries of all factors
+_ROWS_A_COLUMN = 5  # rows a column that a factor is made of, at most
+_LARGEST_SCORES = 2 * 10**7  # rows times classes
+
+
+def is_possible(rows, n_classes):
+    """Tell whether the scores of all rows can be held."""
+    return n_rows(rows) * n_classes <= _LARGEST_SCORES
+
+
+def is_favourable(rows, n_classes):
+    """Tell whether, besides, the systems can be preconditioned by factors."""
+    return is_possible(rows, n_classes) and (n_classes + 1) * n_columns(rows) ** 2 <= _LARGEST_FACTORS
+
+
+class ProximalNewton:
+    """The method for rows and losses; remembers widths and factors from round to round."""
+
+    def __init__(self, rows, losses):
+        self.losses, self.X = losses, matrix(rows)
+        mean_square = (losses.prices @ losses.squares) / losses.prices.sum()
+        typical = 0.5 * losses.total / losses.prices.sum()
+        scale = max(_FIRST_WIDTH * mean_square, min(typical, mean_square) or typical)
+        self.width = self.first_width = scale / typical * 0.5 / losses.prices
+        favourable = is_favourable(rows, losses.n_classes)
+        self.preconditioner = (_ClassFactors if favourable else _Diagonal)(rows, self.X)
+
+    def run(self, blocks, weights, bound, tol, max_iter):
+        """Solve a round from these blocks and weights (changed).
+
+        Returns blocks, number of steps, the round's value, the true objective and the relative gap.
+        """
+        losses, X, k = self.losses, self.X, self.losses.n_classes
+        W = weights[:, :k].copy()
+        blocks = spread(blocks, k - 1)
+        ahead = blocks._replace(**{
+            name: getattr(blocks, name).copy() for name in ("length", "classes", "zeta", "beta")
+        })  # fmt: skip
+        U, V = X @ W, np.empty((len(blocks.beta), k))
+        self.width = np.minimum(self.first_width, _WIDEN * self.width)
+        n_iter, last = 0, np.inf
+        while True:
+            while True:
+                n_iter += 1
+                _proximal(losses, blocks, self.width, U, ahead, V)
+                G = W - X.T @ V
+                value, true, gap = relative_to(W, *certify(losses, ahead, 0, U))
+                rest = 0.5 * np.vdot(G, G) / value
+                # A round begins at the last one's value: whether that is below ``bound`` is a matter of rounding.
+                done = (n_iter > 1 and is_done(value, rest + gap, bound, tol)) or n_iter >= max_iter
+                if done or rest <= 0.1 * gap:
+                    break
+                dW = self._direction(ahead, G)
+                dU = X @ dW
+                step = _find_step(losses, blocks, self.width, W, U, dW, dU)
+                W += step * dW
+                U += step * dU
+            blocks, ahead = ahead, blocks
+            if done:
+                weights[:, :k] = W
+                return blocks, n_iter, value, true, rest + gap
+            if gap > _SLOW * last:
+                self.width = _NARROW * self.width
+            last = gap
+
+    def _direction(self, blocks, G):
+        """Return the Newton step against the gradient G by conjugate gradients."""
+        losses, width, X = self.losses, self.width, self.X
+        active = np.flatnonzero((blocks.length > 0) | (blocks.beta > 0.0))
+        if 2 * len(active) < len(width):
+            losses = losses._replace(codes=losses.codes[active], prices=losses.prices[active])
+            blocks = blocks._replace(**{
+                name: getattr(blocks, name)[active] for name in ("begin", "length", "beta", "rival")
+            })  # fmt: skip
+            width, X = width[active], X[active]
+        else:
+            active = np.arange(len(width))
+        apply = self.preconditioner.prepare(losses, blocks, width, active)
+        dW, R, image = np.zeros_like(G), -G, np.empty((len(active), G.shape[1]))
+        Z = apply(R)
+        P, square, products = Z, np.vdot(R, Z), 0
+        enough = _FORCING**2 * square
+        while square > enough and products < _MOST_PRODUCTS:
+            HP = P + X.T @ _bend(losses, blocks, width, X @ P, image)
+            length = square / np.vdot(P, HP)
+            dW += length * P
+            R -= length * HP
+            Z = apply(R)
+            square, before = np.vdot(R, Z), square
+            P = Z + (square / before) * P
+            products += 1
+        self.preconditioner.note(products)
+        return dW
+
+
+class _Diagonal:
+    """The diagonal of the Hessian."""
+
+    def __init__(self, rows, X):
+        self.squared = X.power(2) if hasattr(X, "power") else X**2
+
+    def prepare(self, losses, blocks, width, active):
+        """Return what is applied to residuals."""
+        diagonal = 1.0 + self.squared[active].T @ _bend_diagonal(losses, blocks, width)[0]
+        return lambda R: R / diagonal
+
+    def note(self, products):
+        """Take note of how many products a system took."""
+
+
+class _ClassFactors:
+    """A factor for each class, and one for the mean over the classes."""
+
+    def __init__(self, rows, X):
+        self.rows, self.factors, self.fresh, self.worn = rows, None, 0, True
+        self.most_rows = max(2000, _ROWS_A_COLUMN * X.shape[1])
+
+    def prepare(self, losses, blocks, width, active):
+        """Return what is applied to residuals; made new where the last one was worn."""
+        if self.worn:
+            diagonal, means = _bend_diagonal(losses, blocks, width)
+            bends = [*diagonal.T, means] if means.any() else diagonal.T
+            self.factors, self.fresh = [self._factor(active, bend) for bend in bends], -1
+        return self._apply
+
+    def note(self, products):
+        """Take note of how many products a system took."""
+        if self.fresh < 0:
+            self.fresh = products
+        self.worn = products > self.fresh + _WORN
+
+    def _factor(self, active, bend):
+        used = np.flatnonzero(bend)
+        stride = -(-len(used) // self.most_rows) if len(used) else 1
+        used = used[::stride]
+        H = gram(self.rows, active[used], stride * bend[used])
+        H.flat[:: len(H) + 1] += 1.0
+        return cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
+
+    def _apply(self, R):
+        k = R.shape[1]
+        mean = R.mean(axis=1)
+        Z = np.empty_like(R)
+        for l in range(k):
+            Z[:, l] = cho_solve(self.factors[l], R[:, l] - mean, check_finite=False)
+        if len(self.factors) > k:
+            mean = cho_solve(self.factors[k], mean, check_finite=False)
+        Z += (mean - Z.mean(axis=1))[:, None]
+        return Z
+
+
+def _find_step(losses, blocks, width, W, U, dW, dU):
+    """Return a step along dW where the slope has fallen below half its first value."""
+    linear, square = np.vdot(W, dW), np.vdot(dW, dW)
+    first = _pull_along(losses, blocks, width, U, dU, 0.0) - linear
+    low, high, t = 0.0, np.inf, 1.0
+    for _ in range(40):
+        now = linear + t * square - _pull_along(losses, blocks, width, U, dU, t)
+        if abs(now) <= 0.5 * first:
+            break
+        low, high = (t, high) if now < 0.0 else (low, t)
+        t = 0.5 * (low + high) if np.isfinite(high) else 2.0 * t
+    return t
+
+
+@njit(cache=True, nogil=True)
+def _proximal(losses, blocks, width, U, ahead, V):
+    """Fill ``ahead`` and its coefficients V with what the scores U lead to from ``blocks``."""
+    k = U.shape[1]
+    v, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
+    for i in range(len(U)):
+        y = losses.codes[i]
+        v[:] = 0.0
+        own_part(blocks, i, y, v)
+        b = U[i] - width[i] * v
+        n, _, beta = block_step(
+            b[: losses.n_classes], y, width[i], losses.prices[i], losses.mu, losses.theta,
+            blocks.rival[i], blocks.ceiling[i], rivals, zeta,
+        )  # fmt: skip
+        store(ahead, i, n, rivals, zeta, beta)
+        V[i] = 0.0
+        own_part(ahead, i, y, V[i])
+
+
+@njit(cache=True, nogil=True)
+def _pull_along(losses, blocks, width, U, dU, t):
+    """Return the inner product of dU with the multipliers that the scores U + t dU lead to."""
+    k, total = U.shape[1], 0.0
+    v, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
+    for i in range(len(U)):
+        y = losses.codes[i]
+        v[:] = 0.0
+        own_part(blocks, i, y, v)
+        b = U[i] + t * dU[i] - width[i] * v
+        n, S, beta = block_step(
+            b[: losses.n_classes], y, width[i], losses.prices[i], losses.mu, losses.theta,
+            blocks.rival[i], blocks.ceiling[i], rivals, zeta,
+        )  # fmt: skip
+        total += (S - beta) * dU[i, y]
+        if blocks.rival[i] >= 0:
+            total += beta * dU[i, blocks.rival[i]]
+        for c in range(n):
+            total -= zeta[c] * dU[i, rivals[c]]
+    return total
+
+
+@njit(cache=True, nogil=True)
+def _stiffness(losses, blocks, i, A):
+    """Return s, 1/E and n/(A + nD) of row i."""
+    n, h, share, stiff = blocks.length[i], 0.5 / losses.prices[i], 0.0, 0.0
+    if blocks.beta[i] > 0.0:
+        stiff = 1.0 / ((A if blocks.rival[i] < 0 else 2.0 * A) + h / losses.mu)
+        share = A * stiff
+    return share, stiff, n / (A + n * (h + A * (1.0 - share)))
+
+
+@njit(cache=True, nogil=True)
+def _bend(losses, blocks, width, U, out):
+    """Fill the rows of ``out`` with J_i times those of U; return it."""
+    for i in range(len(U)):
+        n, y, r, u, image = blocks.length[i], losses.codes[i], blocks.rival[i], U[i], out[i]
+        image[:] = 0.0
+        if n == 0 and blocks.beta[i] == 0.0:
+            continue
+        share, stiff, level = _stiffness(losses, blocks, i, width[i])
+        other = u[r] if r >= 0 else 0.0
+        classes = blocks.classes[blocks.begin[i] : blocks.begin[i] + n]
+        mean = 0.0
+        for c in range(n):
+            mean += u[classes[c]] / n
+        pull, beyond = level * ((1.0 - share) * u[y] + share * other - mean), stiff * (u[y] - other)
+        for c in range(n):
+            image[classes[c]] = (u[classes[c]] - mean) / width[i] - pull / n
+        image[y] = (1.0 - share) * pull + beyond
+        if r >= 0:
+            image[r] += share * pull - beyond
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _bend_diagonal(losses, blocks, width):
+    """Return the diagonals of all J_i, and their sums of all entries divided by the number of classes."""
+    diagonal, means = np.zeros((len(width), losses.n_classes)), np.zeros(len(width))
+    for i in range(len(width)):
+        n, y, r = blocks.length[i], losses.codes[i], blocks.rival[i]
+        share, stiff, level = _stiffness(losses, blocks, i, width[i])
+        for p in range(blocks.begin[i], blocks.begin[i] + n):
+            diagonal[i, blocks.classes[p]] = (1.0 - 1.0 / n) / width[i] + level / (n * n)
+        diagonal[i, y] = (1.0 - share) ** 2 * level + stiff
+        if r >= 0:
+            diagonal[i, r] += share**2 * level + stiff
+        else:
+            means[i] = (share**2 * level + stiff) / losses.n_classes
+    return diagonal, means
