@@ -107,6 +107,8 @@ def test_parameters_may_be_chosen_on_fewer_rows(monkeypatch):
     cell = Cell("ldm-table-2", "wdbc", "svm", 0)
     assert "search_rows" not in evaluate(cell, search_rows=1000).detail
     assert evaluate(cell, search_rows=20).detail["search_rows"] == 20
+    found = evaluate(Cell("ldm-table-2", "wdbc", "svm-c-over-m", 0), search_rows=20)
+    assert found.parameters["C"] in [C / 45 for C in (10, 50, 100)]
 
 
 def test_what_cannot_run_says_why(monkeypatch, tmp_path):

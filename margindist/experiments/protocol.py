@@ -262,6 +262,8 @@ class _Chooser(NamedTuple):
             n_rows = self.most_rows if self.most_rows and self.most_rows < len(y) and method.grid else None
             few = self._few_rows(y, n_rows)
             chosen, score = self._search(estimator, method, X[few], y[few])
+            if n_rows is not None:
+                chosen = _for_all_rows(method, chosen, X[few], X)
             search_seconds = time.process_time() - start
         start = time.process_time()
         model = estimator.set_params(**chosen).fit(X, y)
@@ -288,6 +290,15 @@ class _Chooser(NamedTuple):
             found.fit(X, y)
             chosen, score = chosen | dict(found.best_params_), float(found.best_score_)
         return chosen, score
+
+
+def _for_all_rows(method, chosen, few, X):
+    """The values chosen on few rows, where they depend on the rows as they are for all of them: C/m has another m."""
+    values = {}
+    for axis in method.grid:
+        place = axis.resolve(**_properties(axis, few)).index(chosen[axis.parameter])
+        values[axis.parameter] = axis.resolve(**_properties(axis, X))[place]
+    return values
 
 
 def _properties(axis, X):
