@@ -643,8 +643,9 @@ class MICRAClassifier(_OnlineClassifier):
     Starts from the first row, scaled to unit length. With R the longest of the rows :math:`\tilde x = (x, R_x)`, the
     t-th step is due when :math:`y\, u \cdot \tilde x \le \beta R / t^\epsilon`, and
 
-    .. math:: u \leftarrow \frac{u + \eta_t y \tilde x}{\|u + \eta_t y \tilde x\|}, \qquad \eta_t = \frac{\eta}{R\,
-    t^\zeta} .
+    .. math::
+
+        u \leftarrow \frac{u + \eta_t y \tilde x}{\|u + \eta_t y \tilde x\|}, \qquad \eta_t = \frac{\eta}{R\, t^\zeta} .
 
     The inner product of u with the best unit vector, of margin :math:`\gamma`, grows in step t by at least
     :math:`\eta_t\gamma - (1 + \eta_t\gamma)(\eta_t\beta R t^{-\epsilon} + \eta_t^2 R^2/2)` and never exceeds 1. The
