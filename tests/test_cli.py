@@ -21,7 +21,7 @@ from sklearn.datasets import make_classification
 from margindist.cli.app import run
 from margindist.cli.terminal import Duration, ProgressLine, clock
 from margindist.experiments.runner import Progress
-from margindist.experiments.store import Cell, Result
+from margindist.experiments.store import Cell, Result, Store
 
 ROOT = Path(__file__).parent.parent
 FAST = ["--methods", "mamc,lssvm", "--splits", "3", "--quick"]
@@ -312,6 +312,7 @@ def test_killed_at_any_moment_resume_gives_the_undisturbed_table(folder):
         time.sleep(draw.uniform(0.0, 0.2))
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
+        Store("killed.results.sqlite").close()  # takes back what a kill left half written, which a reader may not
         now = finished("killed.results.sqlite")
         assert seen.items() <= now.items()  # nothing lost, nothing computed twice
         seen = now

@@ -663,7 +663,7 @@ def test_arrays_that_would_lead_compiled_code_astray_are_refused(tmp_path):
 # ---------------------------------------------------------------------- fuzzing
 
 FUZZ = settings(
-    max_examples=150, deadline=5000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=150, deadline=60_000, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 
 

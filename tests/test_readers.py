@@ -22,7 +22,7 @@ from margindist.datasets import DataError, read_file
 from margindist.datasets.svmlight import read_svmlight
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
-FUZZ = settings(max_examples=60, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+FUZZ = settings(max_examples=60, deadline=60_000, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
