@@ -81,13 +81,13 @@ def run(
     Returns
     -------
     Summary
-        After Ctrl-C too: what was finished by then is in the store.
+        After Ctrl-C or a signal to terminate too: what was finished by then is in the store.
     """
     cells = list(cells)
     deadline = None if time_budget is None else time.time() + time_budget
     watch = _Watch(cells, store, retry, effective_n_jobs(n_jobs), progress)
     stopped = None
-    with store.runner() as runner:
+    with store.runner() as runner, _termination_interrupts():
         try:
             while watch.waiting and not (stopped := _over(deadline)):
                 claimed = 0
@@ -165,6 +165,19 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
     messages = sorted({f"{warning.category.__name__}: {warning.message}" for warning in caught})
     detail = {**result.detail, "warnings": messages[:5]} if messages else result.detail
     return replace(result, detail=detail, seconds=time.perf_counter() - start, versions=versions())
+
+
+@contextmanager
+def _termination_interrupts():
+    """Answer SIGTERM, which batch systems send, as Ctrl-C: workers are stopped and the claims given back."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
