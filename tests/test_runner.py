@@ -101,6 +101,21 @@ def test_a_cell_beyond_its_time_limit_is_a_failure_with_a_reason(n_jobs):
         assert "limit of 0.3 s" in store.results()[1].error
 
 
+def slow_in_disguise(cell):
+    try:
+        time.sleep(30)
+    except BaseException:
+        raise SystemError("returned a result with an exception set") from None  # as compiled code does
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm signals")
+def test_a_time_limit_is_known_whatever_error_it_becomes():
+    with Store(":memory:") as store:
+        run(store, CELLS[:1], slow_in_disguise, time_limit=0.2)
+        assert "limit of 0.2 s" in store.results()[0].error
+        assert run(store, CELLS[1:2], slow_in_disguise, time_budget=0.2).left == 1
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm signals")
 def test_the_time_budget_leaves_cells_without_a_result():
     with Store(":memory:") as store:
@@ -122,6 +137,21 @@ def test_ctrl_c_gives_what_is_done_so_far():
         assert summary.done == 2 and summary.stopped == "interrupted"
         assert run(store, CELLS, evaluate).done == len(CELLS) - 2
         assert table(store) == expected()
+
+
+def terminate_at(cell):
+    if cell.split == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return evaluate(cell)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGTERM")
+def test_a_signal_to_terminate_is_answered_like_ctrl_c():
+    before = signal.getsignal(signal.SIGTERM)
+    with Store(":memory:") as store:
+        summary = run(store, CELLS, terminate_at)
+        assert summary.done == 2 and summary.stopped == "interrupted"
+    assert signal.getsignal(signal.SIGTERM) is before
 
 
 def test_a_claim_is_respected_while_its_runner_lives(tmp_path):
