@@ -87,7 +87,7 @@ def run(
     deadline = None if time_budget is None else time.time() + time_budget
     watch = _Watch(cells, store, retry, effective_n_jobs(n_jobs), progress)
     stopped = None
-    with store.runner() as runner:
+    with _first_interrupt_only(), store.runner() as runner:
         try:
             while watch.waiting and not (stopped := _over(deadline)):
                 claimed = 0
@@ -165,6 +165,25 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
     messages = sorted({f"{warning.category.__name__}: {warning.message}" for warning in caught})
     detail = {**result.detail, "warnings": messages[:5]} if messages else result.detail
     return replace(result, detail=detail, seconds=time.perf_counter() - start, versions=versions())
+
+
+@contextmanager
+def _first_interrupt_only():
+    """Let Ctrl-C interrupt once: a second one would break into the ending of the workers, with joblib's traceback."""
+    main_thread = threading.current_thread() is threading.main_thread()
+    if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def interrupt(*_):
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @contextmanager
