@@ -36,7 +36,7 @@ def datasets(here, data_dir):
         click.echo("  ".join([*cells, reason]).rstrip())
     if not here:
         click.echo(
-            "\nPut files that you get yourself into the folder that MARGINDIST_DATA names, as NAME.npz (or .svm, .csv, "
+            "Put files that you get yourself into the folder that MARGINDIST_DATA names, as NAME.npz (or .svm, .csv, "
             ".arff, .parquet).",
             err=True,
         )
