@@ -124,6 +124,21 @@ def test_ctrl_c_gives_what_is_done_so_far():
         assert table(store) == expected()
 
 
+def terminate_at(cell):
+    if cell.split == 2:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return evaluate(cell)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGTERM")
+def test_a_signal_to_terminate_is_answered_like_ctrl_c():
+    before = signal.getsignal(signal.SIGTERM)
+    with Store(":memory:") as store:
+        summary = run(store, CELLS, terminate_at)
+        assert summary.done == 2 and summary.stopped == "interrupted"
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_a_claim_is_respected_while_its_runner_lives(tmp_path):
     with Store(tmp_path / "results.sqlite") as store, Store(tmp_path / "results.sqlite") as other:
         with store.runner() as first, other.runner() as second:

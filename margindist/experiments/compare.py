@@ -432,14 +432,15 @@ def train(
     X = coder.fit_transform(dataset.X)
     base = BY_KEY[method].estimator(seed).set_params(**given)
     grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
-    inner = None
     if grid:
         chooser = search(base, grid, folds=min(folds, min(counts.values())), seed=seed)
         if isinstance(chooser, GridSearchCV):
             chooser.set_params(error_score="raise")  # the classifier's own sentence, not one about 45 fits
         found = chooser.fit(X, dataset.y)
         given, inner = {**given, **_plain(found.best_params_)}, float(found.best_score_)
-    model = clone(base).set_params(**given).fit(X, dataset.y)
+        model = found.best_estimator_
+    else:
+        model, inner = base.fit(X, dataset.y), None
     fitted = Pipeline([("encode", coder), ("classify", model)])
     return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner)
 

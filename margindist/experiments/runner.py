@@ -81,13 +81,13 @@ def run(
     Returns
     -------
     Summary
-        After Ctrl-C too: what was finished by then is in the store.
+        After Ctrl-C or a signal to terminate too: what was finished by then is in the store.
     """
     cells = list(cells)
     deadline = None if time_budget is None else time.time() + time_budget
     watch = _Watch(cells, store, retry, effective_n_jobs(n_jobs), progress)
     stopped = None
-    with _first_interrupt_only(), store.runner() as runner:
+    with _first_signal_interrupts(), store.runner() as runner:
         try:
             while watch.waiting and not (stopped := _over(deadline)):
                 claimed = 0
@@ -168,22 +168,28 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
 
 
 @contextmanager
-def _first_interrupt_only():
-    """Let Ctrl-C interrupt once: a second one would break into the ending of the workers, with joblib's traceback."""
-    main_thread = threading.current_thread() is threading.main_thread()
-    if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+def _first_signal_interrupts():
+    """Answer SIGTERM, which batch systems send, as Ctrl-C: workers are stopped and the claims given back.
+
+    Once: a second Ctrl-C would break into the ending of the workers, with joblib's traceback.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # somebody else's answer to Ctrl-C stays
+    answered = [signal.SIGTERM, *([signal.SIGINT] if own else [])]
 
     def interrupt(*_):
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        for number in answered:
+            signal.signal(number, signal.SIG_IGN)
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGINT, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in answered}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
