@@ -101,6 +101,21 @@ def test_a_cell_beyond_its_time_limit_is_a_failure_with_a_reason(n_jobs):
         assert "limit of 0.3 s" in store.results()[1].error
 
 
+def slow_in_disguise(cell):
+    try:
+        time.sleep(30)
+    except BaseException:
+        raise SystemError("returned a result with an exception set") from None  # as compiled code does
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm signals")
+def test_a_time_limit_is_known_whatever_error_it_becomes():
+    with Store(":memory:") as store:
+        run(store, CELLS[:1], slow_in_disguise, time_limit=0.2)
+        assert "limit of 0.2 s" in store.results()[0].error
+        assert run(store, CELLS[1:2], slow_in_disguise, time_budget=0.2).left == 1
+
+
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="no alarm signals")
 def test_the_time_budget_leaves_cells_without_a_result():
     with Store(":memory:") as store:

@@ -148,20 +148,19 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
         warnings.simplefilter("always")
+        alarm = _Alarm(limit)
         try:
-            with _alarm(limit):
+            with alarm:
                 result = evaluate(cell)
         except CannotRun as reason:
             result = Result(cell, "skipped", error=str(reason))
-        except _TimeLimit:
-            if time_limit is None or limit < time_limit:
+        except (Exception, _TimeLimit) as error:
+            if not alarm.rang:
+                result = Result(cell, "failed", error=_described(error))
+            elif time_limit is None or limit < time_limit:
                 return None
-            result = Result(cell, "failed", error=f"not finished within the limit of {time_limit:g} s")
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            result = Result(
-                cell, "failed", error=f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-            )
+            else:
+                result = Result(cell, "failed", error=f"not finished within the limit of {time_limit:g} s")
     messages = sorted({f"{warning.category.__name__}: {warning.message}" for warning in caught})
     detail = {**result.detail, "warnings": messages[:5]} if messages else result.detail
     return replace(result, detail=detail, seconds=time.perf_counter() - start, versions=versions())
@@ -192,23 +191,32 @@ def _first_signal_interrupts():
             signal.signal(number, handler)
 
 
-@contextmanager
-def _alarm(seconds):
-    main_thread = threading.current_thread() is threading.main_thread()
-    if seconds is None or not hasattr(signal, "setitimer") or not main_thread:
-        yield
-        return
+def _described(error):
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
 
-    def ring(*_):
+
+class _Alarm:
+    """Raises `_TimeLimit` after some seconds. Compiled code may turn it into another error, so ``rang`` tells."""
+
+    def __init__(self, seconds):
+        main_thread = threading.current_thread() is threading.main_thread()
+        self.seconds = seconds if main_thread and hasattr(signal, "setitimer") else None
+        self.rang = False
+
+    def _ring(self, *_):
+        self.rang = True
         raise _TimeLimit
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    def __enter__(self):
+        if self.seconds is not None:
+            self._before = signal.signal(signal.SIGALRM, self._ring)
+            signal.setitimer(signal.ITIMER_REAL, self.seconds)
+
+    def __exit__(self, *_):
+        if self.seconds is not None:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, self._before)
 
 
 class _Watch:
