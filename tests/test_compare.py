@@ -80,6 +80,7 @@ def test_the_table_is_ranked_and_tested(comparison):
     assert {row.against_svm for row in rows if row.kernel and row.method != "svc"} == {"SVC (RBF)"}
     assert {row.against_svm for row in rows if not row.kernel and row.method != "linearsvc"} == {"LinearSVC"}
     text = str(comparison)
+    assert repr(comparison) == text
     assert all(row.label in text for row in rows) and len(text.splitlines()) == 6
 
 
