@@ -15,7 +15,7 @@ from sklearn.preprocessing import minmax_scale
 from margindist import ODMClassifier
 from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step
-from margindist.solvers import coordinate_descent, multiclass, newton, proximal_newton
+from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton
 from margindist.solvers._rows import all_scores, as_rows
 from tests.reference import odm as reference
 
@@ -254,6 +254,24 @@ def test_best_round_is_kept_under_the_frozen_rule():
     assert model.objective_ == model.objective_history_.min()
     assert (np.diff(model.objective_history_) > 0).any()
     assert model.stop_reason_ == "no longer improves"
+
+
+def test_a_round_cut_short_is_not_kept_under_the_frozen_rule():
+    X, y = load_digits(return_X_y=True)
+    model = ODMClassifier(2.0**20, 0.8, 0.2, outer="frozen", max_iter=70).fit(X[:300] / 16.0, y[:300])
+    assert model.stop_reason_ == "iteration limit" and model.duality_gap_ <= 1e-3
+    assert model.objective_history_[-1] < model.objective_ == model.objective_history_[:-1].min()
+
+
+def test_rounds_that_fall_far_end_early(monkeypatch):
+    X, y = load_digits(return_X_y=True)
+    model = ODMClassifier(2.0**20, 0.8, 0.2)
+    early = model.fit(X[:400] / 16.0, y[:400])
+    steps, value, history = early.n_iter_, early.objective_, early.objective_history_
+    assert early.duality_gap_ <= 1e-3 and (np.diff(history) < 0).all()
+    monkeypatch.setattr(_class_blocks, "_ENOUGH", 0.0)
+    assert steps < 0.85 * model.fit(X[:400] / 16.0, y[:400]).n_iter_
+    assert value <= 1.01 * model.objective_
 
 
 def test_two_classes_jointly_are_half_the_two_class_problem_at_twice_the_price(two_classes):

@@ -12,6 +12,7 @@ from margindist.solvers._rows import all_scores
 
 _ROUNDING = 1e-12  # a round begins at the last one's value, so whether it is below that may be rounding alone
 _EXACT = 1e-10  # gap from which on a round that is not below the last one will not get there
+_ENOUGH = 0.5  # a round that has fallen to this part of the last one's value ends, however wide its gap
 _PART = 2**18  # scores held at a time
 
 
@@ -100,7 +101,12 @@ def relative_to(W, loss, true, total):
 
 
 def is_done(value, gap, bound, tol):
-    """Tell whether a round has ended: exact enough and below the last one, or so exact that it never will be."""
+    """Tell whether a round has ended: far below the last one, exact enough and below it, or as exact as can be.
+
+    The last round's upper side is no longer near one that has fallen far: to solve that one exactly would be in vain.
+    """
+    if value <= _ENOUGH * bound < np.inf:
+        return True
     return gap <= tol and (value < (1.0 - _ROUNDING) * bound or gap <= _EXACT)
 
 
