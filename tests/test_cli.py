@@ -134,6 +134,9 @@ WRONG = [
     (["compare", "flowers.csv", "--target", "nothing"], 1, "'nothing'"),
     (["compare", "flowers.csv", "--target", "height"], 1, "height"),
     (["compare", "flowers.csv", "--methods", "svmm"], 1, "no method is called 'svmm'"),
+    (["compare", "flowers.csv", "--methods", "odmm"], 1, "did you mean odm"),
+    (["compare", "flowers.csv", "--methods", ","], 2, "names no method"),
+    (["comapre", "flowers.csv"], 2, "No such command 'comapre'; did you mean compare?"),
     (["compare", "flowers.csv", "-o", "no/such/folder/report.html"], 1, "its folder does not exist"),
     (["compare", "flowers.csv", "--store", "flowers.csv"], 1, "not a file of results"),
     (["compare", "flowers.csv", "--splits", "1"], 2, "1 is not in the range"),
@@ -145,9 +148,10 @@ WRONG = [
     (["fit", "flowers.csv"], 2, "Missing option"),
     (["fit", "flowers.csv", "-o", "m", "--set", "C"], 2, "'C' is not NAME=VALUE"),
     (["fit", "flowers.csv", "-o", "m", "--method", "mamc", "--set", "nothing=1"], 1, "'nothing'"),
+    (["fit", "flowers.csv", "-o", "m", "--set", "C=abc"], 1, "C must be"),
     (["fit", "flowers.csv", "-o", "no/such/folder/m"], 1, "its folder does not exist"),
     (["predict", "flowers.csv", "flowers.csv"], 1, "flowers.csv"),
-    (["predict", "nothing.model", "flowers.csv"], 1, "nothing.model"),
+    (["predict", "nothing.model", "flowers.csv"], 1, "nothing.model: no such file or directory."),
     (["export", "flowers.csv", "-o", "m.onnx"], 1, "flowers.csv"),
 ]
 
@@ -327,6 +331,8 @@ def test_ctrl_c_reports_what_is_done(folder):
     process = started("--methods", "mamc,lssvm", "--splits", "3", "--repeats", "300", "--quick", "--jobs", "2")
     wait_for("flowers.results.sqlite", 12, process)
     os.killpg(process.pid, signal.SIGINT)  # the terminal sends it to all processes
+    time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGINT)  # of someone in a hurry
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
     assert "Stopped (interrupted) with" in out and "--resume goes on" in out

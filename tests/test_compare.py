@@ -80,6 +80,7 @@ def test_the_table_is_ranked_and_tested(comparison):
     assert {row.against_svm for row in rows if row.kernel and row.method != "svc"} == {"SVC (RBF)"}
     assert {row.against_svm for row in rows if not row.kernel and row.method != "linearsvc"} == {"LinearSVC"}
     text = str(comparison)
+    assert repr(comparison) == text
     assert all(row.label in text for row in rows) and len(text.splitlines()) == 6
 
 
@@ -107,6 +108,11 @@ def test_other_plans_and_changed_data_do_not_mix(data, tmp_path):
     assert len({c.plan.experiment for c in (first, other, changed)}) == 3
     assert said[0] == "Not resumed: the plan has changed (seed), so everything is computed anew."
     assert re.match(r"Not resumed: the content of your data has changed \(checksum \w{8} then, \w{8} now\)", said[1])
+    said.clear()
+    empty = {**settings, "store": tmp_path / "empty.sqlite"}
+    compare(X, y, **empty, time_budget=1e-6)
+    compare(X, y, **empty, say=said.append)
+    assert said == ["There is nothing to resume yet, so this starts from the beginning."]
     said.clear()
     compare(X, y, **{**settings, "resume": False}, say=said.append)
     assert said == ["8 results of the same comparison are computed anew; with --resume they would have been kept."]

@@ -120,7 +120,7 @@ def test_status_names_every_set_and_gives_a_reason(no_folder, tmp_path):
     assert by_name["wdbc"].state == "here"
     assert by_name["covtype.binary"].state == "can be fetched"
     assert by_name["promoters"].state == "cannot be had"
-    assert "MARGINDIST_DATA" in by_name["promoters"].reason
+    assert by_name["promoters"].reason == "Get it from UCI Machine Learning Repository."
     np.savez(tmp_path / "promoters.npz", X=np.eye(2), y=[0, 1])
     assert {row.name: row.state for row in status(tmp_path)}["promoters"] == "here"
 

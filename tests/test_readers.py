@@ -322,6 +322,7 @@ def test_keel_dialect_of_arff(write):
         ("t.csv", "a,y\n1,u\ninf,v\n", "line 3: the column 'a' has an infinite value"),
         ("t.csv", "y\n1\n2\n", "at least two columns"),
         ("t.csv", "a,y\n5,u\n5,v\n", "no column says anything"),
+        ("t.csv", "a,b,y\n", "no rows below its first line"),
         ("t.csv", "a,y\n" + "".join(f"{k % 3},{k / 7}\n" for k in range(80)), "looks continuous"),
         ("t.svm", "1 1:2\n2 3:x\n", "t.svm, line 2: expected a finite number"),
         ("t.svm", "1 1:2\n\n# no\nu 3:1\n", "t.svm, line 4: expected a number as label"),

@@ -355,6 +355,7 @@ def test_the_command_lists_runs_and_reports(tmp_path):
     listed = call(["--list", "-o", str(tmp_path)])
     assert listed.exit_code == 0
     assert all(name in listed.output for name in experiments())
+    assert "0 s" not in listed.output and listed.output.splitlines()[-1].startswith("?: cells of which nothing")
     ran = call(["ldm-table-2", "--only", "wdbc/mamc", "--splits", "2", "--jobs", "1", "-o", str(tmp_path)])
     assert ran.exit_code == 0, ran.output
     assert "2 cells done, 0 failed" in ran.output

@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 import traceback
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -52,6 +53,9 @@ class _Commands(click.Group):
                 raise click.UsageError(
                     f"{args[0]!r} is a file; did you mean: margindist compare {args[0]}", ctx
                 ) from None
+            near = get_close_matches(args[0], self.list_commands(ctx), n=1)
+            if near:
+                raise click.UsageError(f"No such command {args[0]!r}; did you mean {near[0]}?", ctx) from None
             raise
 
     def format_commands(self, ctx, formatter):
@@ -128,7 +132,11 @@ def run(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
         return 0
-    except (ValueError, OSError, ImportError, MemoryError) as error:
+    except OSError as error:
+        named = error.filename is not None and error.strerror is not None
+        _complain(f"{error.filename}: {error.strerror.lower()}." if named else str(error), state)
+        return 1
+    except (ValueError, ImportError, MemoryError) as error:
         _complain(str(error) or type(error).__name__, state)
         return 1
     except Exception as error:

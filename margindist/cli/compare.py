@@ -111,7 +111,10 @@ def _stem(data):
 
 
 def _keys(methods):
-    return [key for part in methods for key in part.split(",") if key.strip()] or None
+    keys = [key for part in methods for key in part.split(",") if key.strip()]
+    if methods and not keys:
+        raise click.BadParameter("names no method, such as ldm,odm-rbf.", param_hint="--methods")
+    return keys or None
 
 
 def _check_places(*paths):

@@ -34,3 +34,9 @@ def datasets(here, data_dir):
         name, *numbers, state, reason = line
         cells = [name.ljust(widths[0]), *(n.rjust(w) for n, w in zip(numbers, widths[1:4])), state.ljust(widths[4])]
         click.echo("  ".join([*cells, reason]).rstrip())
+    if not here:
+        click.echo(
+            "Put files that you get yourself into the folder that MARGINDIST_DATA names, as NAME.npz (or .svm, .csv, "
+            ".arff, .parquet).",
+            err=True,
+        )

@@ -266,7 +266,7 @@ def status(data_dir=None):
         elif entry.openml:
             rows[entry.name] = Status(entry.name, "can be fetched", f"OpenML has it as {entry.openml['name']}.")
         else:
-            rows[entry.name] = Status(entry.name, "cannot be had", _advice(entry, folder))
+            rows[entry.name] = Status(entry.name, "cannot be had", _origin(entry))
     return tuple(rows[entry.name] for entry in catalogue())
 
 
@@ -294,7 +294,15 @@ def _advice(entry, folder):
     put = f"put it into {where} as {entry.name}.npz (or .svm, .csv, .arff, .parquet)"
     if entry.missing:
         return f"{entry.name}: {entry.missing.rstrip('.')}; if you have it, {put}."
-    return f"{entry.name} is not here: get it from {entry.citation.split(',')[0].split(';')[0]} and {put}."
+    return f"{entry.name} is not here: get it from {_collection(entry)} and {put}."
+
+
+def _origin(entry):
+    return entry.missing or f"Get it from {_collection(entry)}."
+
+
+def _collection(entry):
+    return entry.citation.split(",")[0].split(";")[0]
 
 
 def _checked(data, entry, what):

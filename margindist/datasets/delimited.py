@@ -56,6 +56,8 @@ def _read(file, name, delimiter, text):
     block = list(islice(rows, _SAMPLE_LINES))
     if not block:
         raise DataError(f"{name}: the file has no rows.")
+    if len(block) == 1 and not any(_is_number(field) for field in block[0][1]):
+        raise DataError(f"{name}: the file has no rows below its first line.")
     names, notes = _header([fields for _, fields in block])
     if names is not None:
         block = block[1:]

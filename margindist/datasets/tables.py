@@ -109,7 +109,7 @@ def check_labels(y, name, what="the target"):
     if _continuous(levels, len(y)):
         raise DataError(
             f"{name}: {what} looks continuous ({len(levels)} different values in {len(y)} rows), but classification "
-            "needs classes; choose another column with target, or make classes of it first."
+            "needs classes; name another target column, or make classes of it first."
         )
     return y
 

@@ -168,13 +168,17 @@ def _pumma_figure(name: str, what: str) -> Callable:
             ]
             if ratios:
                 holds = "yes" if min(ratios) > 1 else "in part" if max(ratios) > 1 else "no"
-                each = ", ".join(f"{ratio:.2g}" for ratio in ratios)
+                each = ", ".join(_times(ratio) for ratio in ratios)
                 said.append(
                     Verdict(holds, f"{names[second]} takes {each} times the {what} of {names[first]} (r = 1, 4, 8).")
                 )
         return said
 
     return rule
+
+
+def _times(ratio):
+    return f"{ratio:.2g}" if ratio < 99.5 else f"{ratio:,.0f}"
 
 
 def _pumma_table(found: Findings) -> list[Verdict]:
@@ -189,8 +193,8 @@ def _pumma_table(found: Findings) -> list[Verdict]:
             holds = "yes" if agree == len(ratios) else "in part" if agree else "no"
             name = found.experiment.method(rival).label
             said.append(Verdict(holds, (
-                f"{name} takes {min(ratios):.2g} to {max(ratios):.2g} times PUMMA's time; it is slower on {slower} of "
-                f"{len(ratios)} data sets."
+                f"{name} takes {_times(min(ratios))} to {_times(max(ratios))} times PUMMA's time; it is slower on "
+                f"{slower} of {len(ratios)} data sets."
             )))  # fmt: skip
     return said
 

@@ -24,12 +24,12 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.metrics import balanced_accuracy_score
-from sklearn.model_selection import RepeatedStratifiedKFold
+from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from margindist import __version__
 from margindist.datasets import Dataset, encoder, encoding_notes, load, read_file
-from margindist.experiments.methods import BY_KEY, Shape, choose
+from margindist.experiments.methods import BY_KEY, Shape, choose, unknown_method
 from margindist.experiments.runner import Progress, run
 from margindist.experiments.search import search
 from margindist.experiments.statistics import corrected_resampled_t, holm
@@ -287,6 +287,8 @@ class Comparison:
     def __str__(self) -> str:
         return table_as_text(self)
 
+    __repr__ = __str__  # what a notebook shows
+
 
 def compare(
     data: Any,
@@ -422,7 +424,7 @@ def train(
     """
     given = dict(parameters or {})
     if method not in BY_KEY:
-        raise ValueError(f"no method is called {method!r}; there are: {', '.join(BY_KEY)}.")
+        raise unknown_method(method, BY_KEY)
     dataset, _ = _dataset(data, y, target, data_dir)
     counts = _class_counts(dataset)
     shape = _shape(dataset.X, len(counts))
@@ -431,7 +433,10 @@ def train(
     base = BY_KEY[method].estimator(seed).set_params(**given)
     grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
     if grid:
-        found = search(base, grid, folds=min(folds, min(counts.values())), seed=seed).fit(X, dataset.y)
+        chooser = search(base, grid, folds=min(folds, min(counts.values())), seed=seed)
+        if isinstance(chooser, GridSearchCV):
+            chooser.set_params(error_score="raise")  # the classifier's own sentence, not one about 45 fits
+        found = chooser.fit(X, dataset.y)
         given, inner = {**given, **_plain(found.best_params_)}, float(found.best_score_)
         model = found.best_estimator_
     else:
@@ -532,7 +537,7 @@ def _begin(store, plan, about, resume, say):
     if resume:
         if kept:
             say(f"Resuming: {kept} of {len(plan.cells())} results are there already.")
-        elif latest is not None:
+        elif latest is not None and latest["plan"] != json.loads(json.dumps(asdict(plan))):
             say(f"Not resumed: {_difference(latest['plan'], asdict(plan))}, so everything is computed anew.")
         else:
             say("There is nothing to resume yet, so this starts from the beginning.")
@@ -750,9 +755,8 @@ def _answer(comparison):
         )
     else:
         names = _listed([row.label for row in others])
-        sentences.append(
-            f"It cannot be told apart from {names}; {_worse(len(rows) - 1 - len(others))} significantly worse."
-        )
+        worse = _worse(len(rows) - 1 - len(others))
+        sentences.append(f"{best.label} cannot be told apart from {names}; {worse} significantly worse.")
     sentences += _svm_sentence(rows, best)
     near = [row for row in others if row.accuracy >= best.accuracy - best.accuracy_std]
     quickest = min([best, *near], key=lambda row: row.fit_seconds)

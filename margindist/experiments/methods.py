@@ -5,8 +5,9 @@ RBF kernel. Prices of LDM's mean and variance grow with the number of rows (the 
 the kernel's width follows the distances between the encoded rows.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NamedTuple
 
@@ -275,8 +276,15 @@ def _expand(wanted):
         elif key in BY_KEY:
             keys.add(key)
         else:
-            raise ValueError(f"no method is called {name!r}; there are: {', '.join(BY_KEY)}; linear, rbf and all.")
+            raise unknown_method(name, (*BY_KEY, "linear", "rbf", "all"))
     return keys
+
+
+def unknown_method(name: str, known: Iterable[str]) -> ValueError:
+    """Return the error for a key that no method has, the likeliest of the known ones first."""
+    near = get_close_matches(name.strip().lower(), list(known), n=3)
+    guess = f" did you mean {', '.join(near)}?" if near else ""
+    return ValueError(f"no method is called {name!r};{guess} there are: {', '.join(known)}.")
 
 
 def _reason_against(method, shape):

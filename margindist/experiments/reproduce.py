@@ -269,11 +269,14 @@ def overview(chosen: list[Experiment], store: Path | None, *, only=(), splits=No
         f"{'experiment':18s} {'cells':>6s} {'done':>6s} {'failed':>6s} {'cannot':>6s} {'left (1 core)':>14s}  title"
     ]
     for state in states:
-        left = _duration(state.seconds_left) + (f" + {state.unknown} ?" if state.unknown else "")
+        known = [_duration(state.seconds_left)] if state.seconds_left or not state.unknown else []
+        left = " + ".join([*known, *([f"{state.unknown} ?"] if state.unknown else [])])
         lines.append(
             f"{state.experiment:18s} {state.cells:6d} {state.done:6d} {state.failed:6d} {state.skipped:6d} {left:>14s}"
             f"  {by_key[state.experiment].title}"
         )
+    if any(state.unknown for state in states):
+        lines += ["", "?: cells of which nothing is measured yet, so that their time is not known."]
     return "\n".join(lines)
 
 

@@ -87,7 +87,7 @@ def run(
     deadline = None if time_budget is None else time.time() + time_budget
     watch = _Watch(cells, store, retry, effective_n_jobs(n_jobs), progress)
     stopped = None
-    with store.runner() as runner, _termination_interrupts():
+    with _first_signal_interrupts(), store.runner() as runner:
         try:
             while watch.waiting and not (stopped := _over(deadline)):
                 claimed = 0
@@ -167,16 +167,28 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
 
 
 @contextmanager
-def _termination_interrupts():
-    """Answer SIGTERM, which batch systems send, as Ctrl-C: workers are stopped and the claims given back."""
+def _first_signal_interrupts():
+    """Answer SIGTERM, which batch systems send, as Ctrl-C: workers are stopped and the claims given back.
+
+    Once: a second Ctrl-C would break into the ending of the workers, with joblib's traceback.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # somebody else's answer to Ctrl-C stays
+    answered = [signal.SIGTERM, *([signal.SIGINT] if own else [])]
+
+    def interrupt(*_):
+        for number in answered:
+            signal.signal(number, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in answered}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _described(error):
