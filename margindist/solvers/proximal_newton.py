@@ -23,7 +23,8 @@ The certificate at W with these multipliers is ½‖W − Σ x_i v_i'‖² plus 
 
 import numpy as np
 from numba import njit
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor
+from scipy.linalg.lapack import dpotrs
 
 from margindist.solvers._class_blocks import block_step, certify, is_done, own_part, relative_to, spread, store
 from margindist.solvers._rows import gram, matrix, n_columns, n_rows
@@ -171,16 +172,16 @@ class _ClassFactors:
         used = used[::stride]
         H = gram(self.rows, active[used], stride * bend[used])
         H.flat[:: len(H) + 1] += 1.0
-        return cho_factor(H, lower=True, overwrite_a=True, check_finite=False)
+        return cho_factor(H, lower=True, overwrite_a=True, check_finite=False)[0]
 
     def _apply(self, R):
         k = R.shape[1]
         mean = R.mean(axis=1)
         Z = np.empty_like(R)
-        for l in range(k):
-            Z[:, l] = cho_solve(self.factors[l], R[:, l] - mean, check_finite=False)
+        for l in range(k):  # LAPACK itself: around small systems, SciPy's checks would take longer than it does
+            Z[:, l] = dpotrs(self.factors[l], R[:, l] - mean, lower=1)[0]
         if len(self.factors) > k:
-            mean = cho_solve(self.factors[k], mean, check_finite=False)
+            mean = dpotrs(self.factors[k], mean, lower=1)[0]
         Z += (mean - Z.mean(axis=1))[:, None]
         return Z
 
