@@ -299,7 +299,8 @@ def test_a_report_says_what_is_there_and_what_is_not():
     ):
         assert said in page, said
     assert "●" in html(page_blocks(found))
-    summary = markdown(index_blocks([found]), ["ldm-table-2"])
+    summary = markdown(index_blocks([found], select(["ldm-table-4"])), ["ldm-table-2"])
+    assert "Without a result so far: LDM Table 4" in summary
     assert "74 cells: 72 done, 1 could not run, 1 failed" in summary
     assert "(ldm-table-2.md)" in summary
 

@@ -42,7 +42,7 @@ def write_reports(store: Path, chosen: Sequence[Experiment], output: Path) -> li
     store : Path
         File of results.
     chosen : sequence of Experiment
-        Experiments without a result are left out.
+        Those without a result have no page; the summary names them.
     output : Path
         Folder, made if need be; figures go into its folder ``figures``.
     """
@@ -52,7 +52,7 @@ def write_reports(store: Path, chosen: Sequence[Experiment], output: Path) -> li
     found = [findings(experiment, results) for experiment in chosen if experiment.id in done]
     output.mkdir(parents=True, exist_ok=True)
     pages = {one.experiment.id: page_blocks(one, draw(one, output / "figures")) for one in found}
-    pages["index"] = index_blocks(found)
+    pages["index"] = index_blocks(found, [experiment for experiment in chosen if experiment.id not in done])
     written = []
     for name, blocks in pages.items():
         for ending, text in (
@@ -429,8 +429,8 @@ def _command_blocks(found):
 # ---------------------------------------------------------------------- all of them
 
 
-def index_blocks(found: Sequence[Findings]) -> list[Block]:
-    """Return the summary page."""
+def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) -> list[Block]:
+    """Return the summary page; `without` are the experiments that have no result yet."""
     counted = Counter(result.status for one in found for result in one.results)
     compared = [distance for one in found for *_, distance in one.compared()]
     blocks = [Block("heading", (1, "The papers' tables and figures, run again")), Block("text", (
@@ -455,6 +455,9 @@ def index_blocks(found: Sequence[Findings]) -> list[Block]:
         "the "
         "paper's test."
     )))  # fmt: skip
+    if without:
+        titles = "; ".join(experiment.title for experiment in without)
+        blocks.append(Block("text", f"Without a result so far: {titles}."))
     blocks.append(Block("heading", (2, "What became of the papers' claims")))
     blocks.append(Block("list", [f"{one.experiment.title}. {said}" for one in found for said in verdicts(one)]))
     return blocks
