@@ -213,7 +213,7 @@ print((resident("VmHWM") - before) / path.stat().st_size, data.X.nnz)
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="measures memory as Linux counts it")
 def test_a_long_svmlight_file_is_read_in_little_memory(write, rng):
     """MARGINDIST_LONG_FILE sets the size in MB; a few hundred show that the share of the file's size stays."""
-    megabytes = float(os.environ.get("MARGINDIST_LONG_FILE", "12"))
+    megabytes = float(os.environ.get("MARGINDIST_LONG_FILE", "40"))
     lines = []
     for label in rng.integers(0, 2, 500):
         columns = np.sort(rng.choice(50_000, 80, replace=False)) + 1
@@ -226,7 +226,7 @@ def test_a_long_svmlight_file_is_read_in_little_memory(write, rng):
     share, entries = run.stdout.split()
     assert int(entries) == 80 * 500 * repeats
     arrays = 12 * int(entries) / path.stat().st_size
-    assert float(share) < 1.2 * arrays + 8 / megabytes
+    assert float(share) < 1.2 * arrays + 20 / megabytes  # megabytes of blocks, and of what the system does meanwhile
     assert float(share) < 2
 
 
