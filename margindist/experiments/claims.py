@@ -140,8 +140,7 @@ def _mamc_times(found: Findings) -> list[Verdict]:
     quick = mean["mamc"] <= 1.2 * min(mean.values())
     return [Verdict("yes" if quick and slowest in ("emamc", "l1-svm", "mamc-bsg") else "in part", (
         f"{names[fastest]} is the fastest and {names[slowest]} the slowest on average ({each}); our searches share "
-        "work that "
-        "the paper's did not."
+        "work that the paper's did not."
     ))]  # fmt: skip
 
 
@@ -222,8 +221,7 @@ def _right_of(subject: str, others: tuple[str, ...]) -> Callable:
                 holds = "yes" if right >= 0.75 * len(lines) else "in part" if right >= 0.5 * len(lines) else "no"
                 said.append(Verdict(holds, (
                     f"on {right} of {len(lines)} data sets {names[subject]} has the larger margin than {names[other]} "
-                    "at more "
-                    "than half of the quantiles."
+                    "at more than half of the quantiles."
                 )))  # fmt: skip
         return said
 
@@ -248,24 +246,20 @@ def _influence(found: Findings) -> list[Verdict]:
 # What we take to be the reason where a column differs from the print; shown only where it does.
 _SMALL_SPREAD = (
     "The printed standard deviations are several times smaller than random splits of these data give (ours stand in "
-    "the "
-    "table), so few numbers can be within one of them."
+    "the table), so few numbers can be within one of them."
 )
 _REASONS = {
     ("ldm", "ldm"): (
         "With C per sample LDM is the SVM to three digits; the printed gains look like those of a smaller C, see the "
-        "column "
-        "LDM, C/m."
+        "column LDM, C/m."
     ),
     ("ldm", "mdo"): (
         "MDO is not convex. Printed deviations of up to 0.5 show that the paper's runs often ended in poor minima; "
-        "ours "
-        "start from several points, and its constants are not printed."
+        "ours start from several points, and its constants are not printed."
     ),
     ("ldm", "mamc"): (
         "Without a bias its boundary passes through the origin of the scaled features, so it depends on which end of "
-        "each "
-        "feature is zero and on how nominal attributes are coded, which the paper does not say."
+        "each feature is zero and on how nominal attributes are coded, which the paper does not say."
     ),
     ("ldm-table-3", "mamc"): (
         "Some printed accuracies (house, heart, credit-a, austra) are near the share of the larger class, others "
@@ -276,8 +270,7 @@ _REASONS = {
     ("ldm", "kmomd"): "The paper gives KM-OMD a parameter C that the method does not have; lam = 1/C is our reading.",
     ("mamc", "mamc"): (
         "With the mean label as bias the classifier is nearly constant at most gamma, and cross-validation chooses "
-        "among "
-        "near ties: printed deviations of up to 22 points say the same."
+        "among near ties: printed deviations of up to 22 points say the same."
     ),
     ("mcodm", "mcsvm"): "The number of passes and the tolerance of LIBLINEAR at C up to 2^20 are not printed.",
     (
@@ -286,8 +279,7 @@ _REASONS = {
     ): "The number of rounds is not printed, and the search here may have seen fewer rows (see above).",
     ("msvmav", "mamc"): (
         "Most of the printed column comes from a single partition with no deviation at all, so it cannot be compared "
-        "on "
-        "this scale."
+        "on this scale."
     ),
     ("msvmav", "odm"): _SMALL_SPREAD + " The scale of ODM's parameter is our reading besides.",
     **{("msvmav", key): _SMALL_SPREAD for key in ("msvmav", "svm", "svr", "lssvm", "fmm")},

@@ -242,8 +242,7 @@ def _rival_blocks(found):
             f"Friedman's test (Iman and Davenport's form) over {len(found.complete)} data sets and "
             f"{len(found.methods)} "
             f"methods: F = {statistic:.2f}, p = {_p(p)}. Average ranks differ by Nemenyi's test at 95 % if they are "
-            "more "
-            f"than {found.critical_difference:.2f} apart."
+            f"more than {found.critical_difference:.2f} apart."
         )))  # fmt: skip
     return blocks
 
@@ -262,8 +261,7 @@ def _agreement_blocks(found):
         f"Of {len(compared)} numbers that can be compared, {np.sum(np.abs(distances) <= 1)} are within one printed "
         "standard "
         f"deviation and {np.sum(np.abs(distances) <= 2)} within two; on average ours are {distances.mean():+.2f} "
-        "deviations "
-        "off."
+        "deviations off."
     ))]  # fmt: skip
     rows = []
     for key, label in labels.items():
@@ -420,8 +418,7 @@ def _command_blocks(found):
         Block("code", f"margindist reproduce --cell {done.cell} --store results.sqlite"),
         Block("text", (
             "Accuracies, margins and chosen parameters come out the same to the last bit with the same versions on the "
-            "same "
-            f"kind of machine ({versions}); times do not."
+            f"same kind of machine ({versions}); times do not."
         )),
     ]  # fmt: skip
 
@@ -436,8 +433,7 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
     blocks = [Block("heading", (1, "The papers' tables and figures, run again")), Block("text", (
         f"{sum(counted.values()):,} cells: {counted['done']:,} done, {counted['skipped']:,} could not run, "
         f"{counted['failed']:,} failed or took too long; the pages say why. A cell is one method on one split of one "
-        "data "
-        "set."
+        "data set."
     ))]  # fmt: skip
     if compared:
         near = sum(abs(distance) <= 1 for distance in compared)
@@ -452,8 +448,7 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
         "Splits: fewest to most over data sets and methods. Compared: printed means beside ours; within one: those "
         "within "
         "one printed standard deviation. Wins, ties and losses: of the paper's method against all others together, by "
-        "the "
-        "paper's test."
+        "the paper's test."
     )))  # fmt: skip
     if without:
         titles = "; ".join(experiment.title for experiment in without)
