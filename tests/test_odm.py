@@ -16,7 +16,7 @@ from margindist import ODMClassifier
 from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step
 from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton
-from margindist.solvers._rows import all_scores, as_rows
+from margindist.solvers._rows import all_scores, as_rows, matrix, n_columns
 from tests.reference import odm as reference
 
 GRID = [(lam, mu, theta) for lam in (1.0, 2.0**10, 2.0**20) for mu, theta in ((0.2, 0.8), (0.8, 0.2), (1.0, 0.0))]
@@ -349,6 +349,39 @@ def test_products_with_the_hessian_are_derivatives_of_the_slope(rng):
             np.testing.assert_allclose(diagonal[:, l], image[:, l], atol=1e-12)
         image = proximal_newton._bend(losses, ahead, width, np.ones_like(U), np.empty_like(U))
         np.testing.assert_allclose(means, image.sum(axis=1) / 3, atol=1e-12)
+        for rows in (as_rows(X, True), as_rows(sp.csr_matrix(X), True)):
+            np.testing.assert_allclose(
+                formed_hessian(rows, losses, ahead, width, 3),
+                hessian_by_products(rows, losses, ahead, width, 3),
+                atol=1e-11,
+            )
+
+
+def formed_hessian(rows, losses, blocks, width, k):
+    d = n_columns(rows)
+    packed = np.zeros((k * (k + 1) // 2, d * (d + 1) // 2))
+    proximal_newton._add_curvature(rows, losses, blocks, width, np.arange(len(width)), d, packed)
+    lower = np.tril(proximal_newton._unpack(packed, np.empty((d * k, d * k)), d, k))
+    return lower + np.tril(lower, -1).T
+
+
+def hessian_by_products(rows, losses, blocks, width, k):
+    X, columns = matrix(rows), []
+    for unit in np.eye(n_columns(rows) * k):
+        W = unit.reshape(k, -1).T
+        U = np.ascontiguousarray(X @ W)
+        columns.append((W + X.T @ proximal_newton._bend(losses, blocks, width, U, np.empty_like(U))).T.ravel())
+    return np.array(columns)
+
+
+@pytest.mark.parametrize("outer", ["concave", "frozen"])
+def test_formed_and_multiplied_hessians_lead_to_the_same_round(outer, monkeypatch):
+    X, y = load_wine(return_X_y=True)
+    X = minmax_scale(X)
+    formed = ODMClassifier(2.0**10, outer=outer, tol=1e-7).fit(X, y)
+    monkeypatch.setattr(proximal_newton, "_WHOLE", 0)
+    multiplied = ODMClassifier(2.0**10, outer=outer, tol=1e-7).fit(X, y)
+    np.testing.assert_allclose(formed.coef_, multiplied.coef_, atol=1e-3 * np.abs(formed.coef_).max())
 
 
 def test_descent_that_stalls_is_finished_by_newton(monkeypatch):

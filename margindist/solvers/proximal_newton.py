@@ -12,8 +12,9 @@ them 1_a/n, s = ρ/E if β > 0 (else 0), and D, E of the block step,
 
     J = (I_a − 1_a 1_a'/n)/ρ  +  n/(ρ + nD) q q'  +  (1/E) p p',    q = (1 − s) e_y + s e_r − 1_a/n,    p = e_y − e_r
 
-(without e_r under the frozen rule; the last term only if β > 0). Its products cost O(nnz k), so that columns times
-classes are not limited. Conjugate gradients are preconditioned by the diagonal blocks I + Σ_i J_ll x_i x_i', one a
+(without e_r under the frozen rule; the last term only if β > 0). A small one is formed and factorised: where most rows
+bend in two classes only, that takes less time than some conjugate gradients would. Otherwise those are the way, whose
+products cost O(nnz k), so that columns times classes are not limited. They are preconditioned by the diagonal blocks I + Σ_i J_ll x_i x_i', one a
 class, factorised and kept as long as they serve (of some rows only, where there are many), or by the diagonal where
 there are many columns. All J_i nearly vanish on vectors that are equal in all classes, which the blocks do not know:
 the mean over the classes is taken out, and has a matrix of its own.
@@ -24,10 +25,10 @@ The certificate at W with these multipliers is ½‖W − Σ x_i v_i'‖² plus 
 import numpy as np
 from numba import njit
 from scipy.linalg import cho_factor
-from scipy.linalg.lapack import dpotrs
+from scipy.linalg.lapack import dposv, dpotrs
 
 from margindist.solvers._class_blocks import block_step, certify, is_done, own_part, relative_to, spread, store
-from margindist.solvers._rows import gram, matrix, n_columns, n_rows
+from margindist.solvers._rows import gram, matrix, n_columns, n_rows, row_add
 
 _FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
 _NARROW = 0.3  # factor of the widths
@@ -35,6 +36,8 @@ _WIDEN = 10.0  # by how much they are widened again for a new round
 _SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this part
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
+_WHOLE = 600  # columns times classes up to which the Hessian may be formed
+_PRODUCTS_SAVED = 10  # it is, if that costs less than so many products
 _WORN = 3  # products more than with fresh factors that make them worn
 _LARGEST_FACTORS = 5 * 10**7  # entries of all factors
 _ROWS_A_COLUMN = 5  # rows a column that a factor is made of, at most
@@ -55,7 +58,7 @@ class ProximalNewton:
     """The method for rows and losses; remembers widths and factors from round to round."""
 
     def __init__(self, rows, losses):
-        self.losses, self.X = losses, matrix(rows)
+        self.rows, self.losses, self.X = rows, losses, matrix(rows)
         mean_square = (losses.prices @ losses.squares) / losses.prices.sum()
         typical = 0.5 * losses.total / losses.prices.sum()
         scale = max(_FIRST_WIDTH * mean_square, min(typical, mean_square) or typical)
@@ -78,9 +81,9 @@ class ProximalNewton:
         self.width = np.minimum(self.first_width, _WIDEN * self.width)
         n_iter, last = 0, np.inf
         while True:
+            _proximal(losses, blocks, self.width, U, ahead, V)
             while True:
                 n_iter += 1
-                _proximal(losses, blocks, self.width, U, ahead, V)
                 G = W - X.T @ V
                 value, true, gap = relative_to(W, *certify(losses, ahead, 0, U))
                 rest = 0.5 * np.vdot(G, G) / value
@@ -88,10 +91,8 @@ class ProximalNewton:
                 if done or rest <= 0.1 * gap:
                     break
                 dW = self._direction(ahead, G)
-                dU = X @ dW
-                step = _find_step(losses, blocks, self.width, W, U, dW, dU)
+                step, U = self._search(blocks, W, U, dW, ahead, V)
                 W += step * dW
-                U += step * dU
             blocks, ahead = ahead, blocks
             if done:
                 weights[:, :k] = W
@@ -100,10 +101,31 @@ class ProximalNewton:
                 self.width = _NARROW * self.width
             last = gap
 
+    def _search(self, blocks, W, U, dW, ahead, V):
+        """Return a step along dW where the slope has fallen below half its first value, and the scores there.
+
+        ``ahead`` and V hold what the scores U lead to, and afterwards what those there do.
+        """
+        dU = self.X @ dW
+        linear, square = np.vdot(W, dW), np.vdot(dW, dW)
+        first = np.vdot(V, dU) - linear
+        low, high, t = 0.0, np.inf, 1.0
+        for _ in range(40):
+            there = U + t * dU
+            _proximal(self.losses, blocks, self.width, there, ahead, V)
+            now = linear + t * square - np.vdot(V, dU)
+            if abs(now) <= 0.5 * first:
+                break
+            low, high = (t, high) if now < 0.0 else (low, t)
+            t = 0.5 * (low + high) if np.isfinite(high) else 2.0 * t
+        return t, there
+
     def _direction(self, blocks, G):
-        """Return the Newton step against the gradient G by conjugate gradients."""
-        losses, width, X = self.losses, self.width, self.X
+        """Return the Newton step against the gradient G."""
         active = np.flatnonzero((blocks.length > 0) | (blocks.beta > 0.0))
+        if self._is_small(blocks, active, G.shape):
+            return self._by_factor(blocks, active, G)
+        losses, width, X = self.losses, self.width, self.X
         if 2 * len(active) < len(width):
             losses = losses._replace(codes=losses.codes[active], prices=losses.prices[active])
             blocks = blocks._replace(**{
@@ -112,6 +134,27 @@ class ProximalNewton:
             width, X = width[active], X[active]
         else:
             active = np.arange(len(width))
+        return self._by_products(losses, blocks, width, X, active, G)
+
+    def _is_small(self, blocks, active, shape):
+        """Tell whether the Hessian is better formed than multiplied by."""
+        d, k = shape
+        if d * k > _WHOLE:
+            return False
+        classes = blocks.length[active] + 2
+        formed = 0.25 * d * d * np.sum(classes * (classes + 1)) + (d * k) ** 3 / 3
+        return formed <= _PRODUCTS_SAVED * 4 * len(active) * d * k
+
+    def _by_factor(self, blocks, active, G):
+        d, k = G.shape
+        packed = np.zeros((k * (k + 1) // 2, d * (d + 1) // 2))
+        _add_curvature(self.rows, self.losses, blocks, self.width, active, d, packed)
+        H = _unpack(packed, np.empty((d * k, d * k)), d, k)
+        _, step, _ = dposv(H.T, -G.T.ravel(), lower=0, overwrite_a=1, overwrite_b=1)
+        return step.reshape(k, d).T.copy()
+
+    def _by_products(self, losses, blocks, width, X, active, G):
+        """The same by conjugate gradients, of the rows that are active."""
         apply = self.preconditioner.prepare(losses, blocks, width, active)
         dW, R, image = np.zeros_like(G), -G, np.empty((len(active), G.shape[1]))
         Z = apply(R)
@@ -186,59 +229,23 @@ class _ClassFactors:
         return Z
 
 
-def _find_step(losses, blocks, width, W, U, dW, dU):
-    """Return a step along dW where the slope has fallen below half its first value."""
-    linear, square = np.vdot(W, dW), np.vdot(dW, dW)
-    first = _pull_along(losses, blocks, width, U, dU, 0.0) - linear
-    low, high, t = 0.0, np.inf, 1.0
-    for _ in range(40):
-        now = linear + t * square - _pull_along(losses, blocks, width, U, dU, t)
-        if abs(now) <= 0.5 * first:
-            break
-        low, high = (t, high) if now < 0.0 else (low, t)
-        t = 0.5 * (low + high) if np.isfinite(high) else 2.0 * t
-    return t
-
-
 @njit(cache=True, nogil=True)
 def _proximal(losses, blocks, width, U, ahead, V):
     """Fill ``ahead`` and its coefficients V with what the scores U lead to from ``blocks``."""
     k = U.shape[1]
-    v, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
+    b, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
     for i in range(len(U)):
-        y = losses.codes[i]
+        y, v = losses.codes[i], V[i]
         v[:] = 0.0
         own_part(blocks, i, y, v)
-        b = U[i] - width[i] * v
+        for l in range(k):
+            b[l] = U[i, l] - width[i] * v[l]
+            v[l] = 0.0
         n, _, beta = block_step(
-            b[: losses.n_classes], y, width[i], losses.prices[i], losses.mu, losses.theta,
-            blocks.rival[i], blocks.ceiling[i], rivals, zeta,
-        )  # fmt: skip
+            b, y, width[i], losses.prices[i], losses.mu, losses.theta, blocks.rival[i], blocks.ceiling[i], rivals, zeta
+        )
         store(ahead, i, n, rivals, zeta, beta)
-        V[i] = 0.0
-        own_part(ahead, i, y, V[i])
-
-
-@njit(cache=True, nogil=True)
-def _pull_along(losses, blocks, width, U, dU, t):
-    """Return the inner product of dU with the multipliers that the scores U + t dU lead to."""
-    k, total = U.shape[1], 0.0
-    v, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
-    for i in range(len(U)):
-        y = losses.codes[i]
-        v[:] = 0.0
-        own_part(blocks, i, y, v)
-        b = U[i] + t * dU[i] - width[i] * v
-        n, S, beta = block_step(
-            b[: losses.n_classes], y, width[i], losses.prices[i], losses.mu, losses.theta,
-            blocks.rival[i], blocks.ceiling[i], rivals, zeta,
-        )  # fmt: skip
-        total += (S - beta) * dU[i, y]
-        if blocks.rival[i] >= 0:
-            total += beta * dU[i, blocks.rival[i]]
-        for c in range(n):
-            total -= zeta[c] * dU[i, rivals[c]]
-    return total
+        own_part(ahead, i, y, v)
 
 
 @njit(cache=True, nogil=True)
@@ -289,3 +296,53 @@ def _bend_diagonal(losses, blocks, width):
         else:
             means[i] = (share**2 * level + stiff) / losses.n_classes
     return diagonal, means
+
+
+@njit(cache=True, nogil=True)
+def _add_curvature(rows, losses, blocks, width, active, d, packed):
+    """Add Σ_i x_i x_i' ⊗ J_i: a row of ``packed`` for each pair of classes, in it the lower triangle of its block."""
+    k = losses.n_classes
+    x, square = np.empty(d), np.empty(packed.shape[1])
+    classes, q, p = np.empty(k + 1, np.int64), np.empty(k + 1), np.empty(k + 1)
+    for i in active:
+        n, A = blocks.length[i], width[i]
+        share, stiff, level = _stiffness(losses, blocks, i, A)
+        for c in range(n):
+            classes[c], q[c], p[c] = blocks.classes[blocks.begin[i] + c], -1.0 / n, 0.0
+        classes[n], q[n], p[n] = losses.codes[i], 1.0 - share, 1.0
+        size = n + 1
+        if stiff > 0.0 and blocks.rival[i] >= 0:
+            classes[size], q[size], p[size] = blocks.rival[i], share, -1.0
+            size += 1
+        x[:] = 0.0
+        row_add(rows, i, 1.0, x)
+        at = 0
+        for u in range(d):
+            for v in range(u + 1):
+                square[at] = x[u] * x[v]
+                at += 1
+        for a in range(size):
+            for b in range(a + 1):
+                bend = level * q[a] * q[b] + stiff * p[a] * p[b]
+                if a < n:  # then b, too, is one of the classes that are lowered
+                    bend += ((1.0 if a == b else 0.0) - 1.0 / n) / A
+                high, low = max(classes[a], classes[b]), min(classes[a], classes[b])
+                target = packed[high * (high + 1) // 2 + low]
+                for at in range(len(square)):
+                    target[at] += bend * square[at]
+
+
+@njit(cache=True, nogil=True)
+def _unpack(packed, H, d, k):
+    """Fill the lower triangle of H with the identity and the packed blocks; return it."""
+    for a in range(k):
+        for b in range(a + 1):
+            block, at = packed[a * (a + 1) // 2 + b], 0
+            for u in range(d):
+                for v in range(u + 1):
+                    H[a * d + u, b * d + v] = block[at]
+                    H[a * d + v, b * d + u] = block[at]
+                    at += 1
+        for u in range(d):
+            H[a * d + u, a * d + u] += 1.0
+    return H
