@@ -169,6 +169,7 @@ def test_a_figure_takes_the_choice_of_its_table(monkeypatch, tmp_path):
     "model, grid",
     [
         (MAMClassifier(kernel="rbf"), {"gamma": [0.1, 1.0, 10.0], "slope": [0.2, 1.0, 2.0]}),
+        (MAMClassifier(kernel="rbf", gamma=2.0), {"slope": [0.2, 1.0, 2.0]}),
         (MAMClassifier(kernel="rbf", bias="mean"), {"gamma": [0.1, 1.0, 10.0]}),
         (FMMClassifier(), {"step": [2.0**-8, 0.5, 1.0], "max_iter": [50, 100, 400]}),
         (
@@ -178,7 +179,7 @@ def test_a_figure_takes_the_choice_of_its_table(monkeypatch, tmp_path):
         (SVC(), {"gamma": [0.1, 5.0], "C": [0.1, 10.0]}),
         (KOMDClassifier(kernel="rbf"), {"gamma": [0.1, 5.0], "lam": [0.1, 0.01]}),
     ],
-    ids=["slope", "mean bias", "iterations", "kernel iterations", "svc", "komd"],
+    ids=["slope", "slope alone", "mean bias", "iterations", "kernel iterations", "svc", "komd"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_shared_searches_choose_as_grid_search_does(model, grid):

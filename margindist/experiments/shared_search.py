@@ -51,11 +51,10 @@ class SharedSearch(BaseEstimator):
         points = list(ParameterGrid(dict(self.grid)))
         folds = list(self.cv.split(np.zeros(len(y)), y))
         scores = np.empty((len(points), len(folds)))
-        width_free = "gamma" not in self.grid
-        for gamma in [None] if width_free else self.grid["gamma"]:
-            members = [k for k, point in enumerate(points) if width_free or point["gamma"] == gamma]
+        for gamma in self._widths():
+            members = [k for k, point in enumerate(points) if point.get("gamma", gamma) == gamma]
             rest = [{name: value for name, value in points[k].items() if name != "gamma"} for k in members]
-            gram = None if width_free else rbf_kernel(X, gamma=gamma)
+            gram = None if gamma is None else rbf_kernel(X, gamma=gamma)
             scores[members] = _SCORES.get(type(self.estimator), _fit_each)(self.estimator, rest, X, gram, y, folds)
         means = np.average(scores, axis=1)
         best = int(np.argmax(means))
@@ -63,6 +62,12 @@ class SharedSearch(BaseEstimator):
         self.best_params_, self.best_score_ = points[best], float(means[best])
         self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_).fit(X, y)
         return self
+
+    def _widths(self):
+        """Widths of the RBF kernel: the grid's, or the estimator's own if that is a number; else None."""
+        own = self.estimator.get_params()
+        known = own.get("kernel") == "rbf" and not isinstance(own["gamma"], str)
+        return self.grid.get("gamma", [own["gamma"] if known else None])
 
 
 def _fit_each(estimator, points, X, gram, y, folds):
