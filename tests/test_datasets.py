@@ -4,8 +4,6 @@ import os
 import sys
 from collections import Counter
 from pathlib import Path
-from types import SimpleNamespace
-from urllib.error import URLError
 
 import numpy as np
 import pandas as pd
@@ -160,53 +158,6 @@ def test_a_truncated_file_is_one_sentence(tmp_path):
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(DataError, match=r"iris\.npz: the file cannot be read"):
         load("iris", data_dir=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("error", "sentence"),
-    [
-        (URLError("no route"), "OpenML did not answer; check the network"),
-        (TimeoutError(), "OpenML did not answer"),
-        (PermissionError(13, "Permission denied", "/cache"), r"cannot be kept in /cache \(Permission denied\)"),
-        (OSError(28, "No space left on device"), "No space left on device"),
-        (ValueError("md5 checksum of local file does not match"), r"cannot be used \(md5 checksum"),
-        (ImportError("pandas"), "need pandas"),
-    ],
-)
-def test_openml_failures_are_one_sentence(monkeypatch, no_folder, error, sentence):
-    def fail(**asked):
-        raise error
-
-    monkeypatch.setattr(sklearn.datasets, "fetch_openml", fail)
-    with pytest.raises(DataError, match=sentence) as caught:
-        load("glass")
-    assert "\n" not in str(caught.value)
-
-
-def openml(monkeypatch, name, X, y):
-    monkeypatch.setattr(
-        sklearn.datasets, "fetch_openml", lambda **asked: SimpleNamespace(data=X, target=y, details={"name": name})
-    )
-
-
-def test_openml_data_are_encoded_as_declared(monkeypatch, no_folder, rng):
-    levels = [2] * 22 + [3] * 8
-    X = pd.DataFrame({f"a{k}": pd.Categorical((rng.permutation(11055) % n).astype(str)) for k, n in enumerate(levels)})
-    openml(monkeypatch, "PhishingWebsites", X, pd.Series(np.arange(11055) % 2).astype(str))
-    data = load("phishing")
-    assert data.X.shape == (11055, 68)
-    assert set(np.unique(data.X)) == {0.0, 1.0}
-    assert data.source == "OpenML, PhishingWebsites"
-
-
-def test_openml_data_of_another_name_or_shape_are_refused(monkeypatch, no_folder, rng):
-    X = pd.DataFrame(rng.random((214, 9)))
-    openml(monkeypatch, "grass", X, pd.Series(np.arange(214) % 6))
-    with pytest.raises(DataError, match="data set 41 is grass, expected glass"):
-        load("glass")
-    openml(monkeypatch, "glass", X.iloc[:, 1:], pd.Series(np.arange(214) % 6))
-    with pytest.raises(DataError, match="expected 214 rows, 9 features and 6 classes, got 214, 8 and 6"):
-        load("glass")
 
 
 def test_keel_files_are_read_without_importing_the_package(monkeypatch, no_folder, tmp_path, rng):

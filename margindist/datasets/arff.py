@@ -3,17 +3,18 @@
 import math
 import re
 from array import array
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
 from margindist.datasets.dataset import DataError
 from margindist.datasets.delimited import decoded_lines
-from margindist.datasets.tables import Table, order_levels
+from margindist.datasets.tables import Sparse, Table, order_levels
 
 __all__ = ["read_arff"]
 
-_MOST_CELLS = 100_000_000
+_MOST_CODES = 100_000_000
 _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
 _FIELD = re.compile(rf"\s*({_QUOTED}|[^,'\"]*)\s*(,|$)")
 _TAB_FIELD = re.compile(rf"\s*({_QUOTED}|[^,\s'\"]+)\s*(,|\s|$)")
@@ -41,9 +42,7 @@ def read_arff(opened, name, head):
         dates = ", ".join(repr(attribute.name) for attribute in attributes if attribute.kind == "date")
         notes.append(f"Columns of dates left out: {dates}.")
     finished = [
-        np.array(columns[k])
-        if attributes[k].kind == "number"
-        else order_levels(np.array(columns[k], dtype=np.int32), list(attributes[k].levels))
+        columns[k] if attributes[k].kind == "number" else order_levels(columns[k], list(attributes[k].levels))
         for k in kept
     ]
     return Table(tuple(attributes[k].name for k in kept), finished, tuple(notes), target)
@@ -89,31 +88,58 @@ def _attribute(text, number, name):
 
 
 def _read_rows(lines, attributes, name):
-    """Return one array a column (codes for nominal ones, NaN or -1 for missing), and whether rows are sparse."""
+    """Return the columns (codes for nominal ones, NaN or -1 for missing), and whether rows are sparse."""
+    rows = ((number, text) for number, line in lines if (text := line.strip()) and text[0] != "%")
+    first = next(rows, None)
+    if first is None:
+        raise DataError(f"{name}: the file has no rows below @data.")
+    sparse = first[1][0] == "{"
+    alike = _all_alike(chain([first], rows), sparse, name)
+    return (_sparse_columns if sparse else _dense_columns)(alike, attributes, name), sparse
+
+
+def _all_alike(rows, sparse, name):
+    for number, text in rows:
+        if (text[0] == "{") != sparse:
+            raise DataError(f"{name}, line {number}: dense and sparse rows in one file are not supported.")
+        yield number, text
+
+
+def _dense_columns(rows, attributes, name):
     columns = [array("d" if attribute.kind == "number" else "i") for attribute in attributes]
-    zeros = [0.0 if attribute.kind == "number" else 0 for attribute in attributes]
-    sparse = False
-    for number, line in lines:
-        text = line.strip()
-        if not text or text[0] == "%":
-            continue
-        if text[0] == "{":
-            sparse = True
-            if len(columns) * (len(columns[0]) + 1) > _MOST_CELLS:
-                raise DataError(f"{name}: sparse ARFF above {_MOST_CELLS} cells is not supported; use LIBSVM text.")
-            row = zeros.copy()
-            for k, value in _pairs(text, len(columns), number, name):
-                row[k] = _value(attributes[k], value, number, name)
-        else:
-            fields = _split(text, number, name)
-            if len(fields) != len(columns):
-                raise DataError(f"{name}, line {number}: expected {len(columns)} fields, got {len(fields)}.")
-            row = [_value(attribute, field, number, name) for attribute, field in zip(attributes, fields, strict=True)]
+    for number, text in rows:
+        fields = _split(text, number, name)
+        if len(fields) != len(columns):
+            raise DataError(f"{name}, line {number}: expected {len(columns)} fields, got {len(fields)}.")
+        row = [_value(attribute, field, number, name) for attribute, field in zip(attributes, fields, strict=True)]
         for column, value in zip(columns, row, strict=True):
             column.append(value)
-    if not len(columns[0]):
-        raise DataError(f"{name}: the file has no rows below @data.")
-    return columns, sparse
+    return [np.array(column) for column in columns]
+
+
+def _sparse_columns(rows, attributes, name):
+    """Only nominal columns are as long as the file; what a row leaves out of them is their first value."""
+    nominal = [k for k, attribute in enumerate(attributes) if attribute.kind != "number"]
+    codes = {k: array("i") for k in nominal}
+    entries = {k: (array("q"), array("d")) for k in range(len(attributes)) if k not in codes}
+    n_rows = 0
+    for number, text in rows:
+        for k in nominal:
+            codes[k].append(0)
+        for k, field in _pairs(text, len(attributes), number, name):
+            value = _value(attributes[k], field, number, name)
+            if k in codes:
+                codes[k][-1] = value
+            elif value != 0.0:
+                entries[k][0].append(n_rows)
+                entries[k][1].append(value)
+        n_rows += 1
+        if len(nominal) * n_rows > _MOST_CODES:
+            raise DataError(f"{name}: sparse rows with more than {_MOST_CODES:,} nominal values are not supported.")
+    return [
+        np.array(codes[k]) if k in codes else Sparse(np.array(entries[k][0]), np.array(entries[k][1]), n_rows)
+        for k in range(len(attributes))
+    ]
 
 
 def _value(attribute, field, number, name):

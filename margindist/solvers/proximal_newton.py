@@ -14,10 +14,10 @@ them 1_a/n, s = ρ/E if β > 0 (else 0), and D, E of the block step,
 
 (without e_r under the frozen rule; the last term only if β > 0). A small one is formed and factorised: where most rows
 bend in two classes only, that takes less time than some conjugate gradients would. Otherwise those are the way, whose
-products cost O(nnz k), so that columns times classes are not limited. They are preconditioned by the diagonal blocks I + Σ_i J_ll x_i x_i', one a
-class, factorised and kept as long as they serve (of some rows only, where there are many), or by the diagonal where
-there are many columns. All J_i nearly vanish on vectors that are equal in all classes, which the blocks do not know:
-the mean over the classes is taken out, and has a matrix of its own.
+products cost O(nnz k), so that columns times classes are not limited. They are preconditioned by the diagonal blocks
+I + Σ_i J_ll x_i x_i', one a class, factorised and kept as long as they serve (of some rows only, where there are many),
+or by the diagonal where there are many columns. All J_i nearly vanish on vectors that are equal in all classes, which
+the blocks do not know: the mean over the classes is taken out, and has a matrix of its own.
 
 The certificate at W with these multipliers is ½‖W − Σ x_i v_i'‖² plus the Fenchel-Young sum of the rows.
 """
