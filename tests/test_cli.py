@@ -133,8 +133,8 @@ WRONG = [
     (["compare", "nothing"], 1, "There is no data set 'nothing'"),
     (["compare", "flowers.csv", "--target", "nothing"], 1, "'nothing'"),
     (["compare", "flowers.csv", "--target", "height"], 1, "height"),
-    (["compare", "flowers.csv", "--methods", "svmm"], 1, "no method is called 'svmm'"),
-    (["compare", "flowers.csv", "--methods", "odmm"], 1, "did you mean odm"),
+    (["compare", "flowers.csv", "--methods", "svmm"], 2, "no method is called 'svmm'"),
+    (["compare", "flowers.csv", "--methods", "odmm"], 2, "did you mean odm"),
     (["compare", "flowers.csv", "--methods", ","], 2, "names no method"),
     (["comapre", "flowers.csv"], 2, "No such command 'comapre'; did you mean compare?"),
     (["compare", "flowers.csv", "-o", "no/such/folder/report.html"], 1, "its folder does not exist"),
@@ -169,7 +169,7 @@ def test_every_error_is_one_line_and_an_exit_code(folder, capsys, arguments, exp
 
 
 def test_debug_shows_the_traceback(folder, capsys):
-    assert run(["compare", "flowers.csv", "--methods", "svmm", "--debug"]) == 1
+    assert run(["compare", "flowers.csv", "--methods", "svmm", "--debug"]) == 2
     assert "Traceback" in capsys.readouterr().err
 
 

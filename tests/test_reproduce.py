@@ -17,6 +17,7 @@ from sklearn.preprocessing import MinMaxScaler, minmax_scale
 from sklearn.svm import SVC
 
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MAMClassifier
+from margindist.cli.reproduce import reproduce as command
 from margindist.datasets import load
 from margindist.experiments import protocol
 from margindist.experiments.claims import disagreements, duel, verdicts
@@ -25,7 +26,6 @@ from margindist.experiments.findings import findings
 from margindist.experiments.protocol import evaluate, seeds_of, split_rows
 from margindist.experiments.reproduce import (
     estimates,
-    make_command,
     overview,
     plan,
     quick_plan,
@@ -353,7 +353,7 @@ def test_a_cell_is_repeated_beside_the_result_kept(tmp_path, capsys):
 def test_the_command_lists_runs_and_reports(tmp_path):
     from click.testing import CliRunner
 
-    call = partial(CliRunner().invoke, make_command())
+    call = partial(CliRunner().invoke, command)
     listed = call(["--list", "-o", str(tmp_path)])
     assert listed.exit_code == 0
     assert all(name in listed.output for name in experiments())
@@ -372,7 +372,7 @@ def test_the_command_lists_runs_and_reports(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="kills a process")
 def test_a_killed_run_is_taken_up_where_it_ended(tmp_path):
     command = [
-        sys.executable, "-m", "margindist.experiments.reproduce", "ldm-table-2", "--only", "wdbc/mamc",
+        sys.executable, "-m", "margindist", "reproduce", "ldm-table-2", "--only", "wdbc/mamc",
         "--only", "wdbc/mdo", "--jobs", "1", "--no-report", "-o", str(tmp_path),
     ]  # fmt: skip
     store = tmp_path / "results.sqlite"

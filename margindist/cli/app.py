@@ -19,7 +19,7 @@ _COMMANDS = {
     "predict": ("margindist.cli.model:predict", "Predict the rows of a file with a model file."),
     "export": ("margindist.cli.model:export", "Write a model file as ONNX."),
     "datasets": ("margindist.cli.datasets:datasets", "List the data sets that go by a name."),
-    "reproduce": ("margindist.experiments.reproduce:make_command", "Run the papers' tables and figures again."),
+    "reproduce": ("margindist.cli.reproduce:reproduce", "Run the papers' tables and figures again."),
     "completion": ("margindist.cli.app:completion", "Print the script that completes commands in your shell."),
 }
 _EXAMPLES = """
@@ -42,8 +42,7 @@ class _Commands(click.Group):
         if name not in self.list_commands(ctx):
             return None
         module, _, attribute = _COMMANDS[name][0].partition(":")
-        found = getattr(import_module(module), attribute)
-        return found if isinstance(found, click.Command) else found()
+        return getattr(import_module(module), attribute)
 
     def resolve_command(self, ctx, args):
         try:
@@ -138,7 +137,7 @@ def run(arguments=None):
         return 1
     except (ValueError, ImportError, MemoryError) as error:
         _complain(str(error) or type(error).__name__, state)
-        return 1
+        return getattr(error, "exit_code", 1)
     except Exception as error:
         _complain(f"an error of ours, {type(error).__name__}: {error}; --debug shows where.", state)
         return 1

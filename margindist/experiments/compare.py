@@ -29,7 +29,7 @@ from sklearn.pipeline import Pipeline
 
 from margindist import __version__
 from margindist.datasets import Dataset, encoder, encoding_notes, load, read_file
-from margindist.experiments.methods import BY_KEY, Shape, choose, unknown_method
+from margindist.experiments.methods import BY_KEY, Shape, UnknownMethod, choose
 from margindist.experiments.runner import Progress, run
 from margindist.experiments.search import search
 from margindist.experiments.statistics import corrected_resampled_t, holm
@@ -424,7 +424,7 @@ def train(
     """
     given = dict(parameters or {})
     if method not in BY_KEY:
-        raise unknown_method(method, BY_KEY)
+        raise UnknownMethod(method, BY_KEY)
     dataset, _ = _dataset(data, y, target, data_dir)
     counts = _class_counts(dataset)
     shape = _shape(dataset.X, len(counts))

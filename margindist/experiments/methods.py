@@ -276,15 +276,26 @@ def _expand(wanted):
         elif key in BY_KEY:
             keys.add(key)
         else:
-            raise unknown_method(name, (*BY_KEY, "linear", "rbf", "all"))
+            raise UnknownMethod(name, (*BY_KEY, "linear", "rbf", "all"))
     return keys
 
 
-def unknown_method(name: str, known: Iterable[str]) -> ValueError:
-    """Return the error for a key that no method has, the likeliest of the known ones first."""
-    near = get_close_matches(name.strip().lower(), list(known), n=3)
-    guess = f" did you mean {', '.join(near)}?" if near else ""
-    return ValueError(f"no method is called {name!r};{guess} there are: {', '.join(known)}.")
+class UnknownMethod(ValueError):
+    """A key that no method has.
+
+    Parameters
+    ----------
+    name : str
+    known : iterable of str
+        The keys there are, the likeliest of which are named first.
+    """
+
+    exit_code = 2  # of the command line: wrong usage
+
+    def __init__(self, name: str, known: Iterable[str]):
+        near = get_close_matches(name.strip().lower(), list(known), n=3)
+        guess = f" did you mean {', '.join(near)}?" if near else ""
+        super().__init__(f"no method is called {name!r};{guess} there are: {', '.join(known)}.")
 
 
 def _reason_against(method, shape):

@@ -1,0 +1,84 @@
+"""``margindist reproduce``."""
+
+from pathlib import Path
+
+import click
+
+from margindist.cli.app import debug_option
+from margindist.cli.terminal import Duration
+
+_EPILOG = """
+\b
+Examples:
+  margindist reproduce --quick
+      A few cells of every table and figure.
+  margindist reproduce ldm-table-2 --splits 5 --time-budget 10m
+  margindist reproduce ldm --only "vote/*"
+      All experiments of a paper, on one data set.
+  margindist reproduce --list
+  margindist reproduce --cell ldm-table-2/vote/ldm/0
+      One result again: does it come out the same?
+\b
+Exit codes: 0 fine, 1 an error or (--cell) another result than before, 2 wrong usage.
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("experiment", nargs=-1)
+@click.option("--only", multiple=True, metavar="PATTERN", help="Data set, method, or data set/method.")
+@click.option("--splits", type=click.IntRange(1), help="At most so many splits of a data set.")
+@click.option("--max-rows", type=click.IntRange(1), help="Leave out data sets with more rows.")
+@click.option("--search-rows", type=click.IntRange(10), help="Choose parameters on at most so many rows.")
+@click.option("--time-limit", type=Duration(), help="Give a cell up after this time: 90s, 5m, 1h.")
+@click.option("--time-budget", type=Duration(), help="Begin no further cell after this time.")
+@click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one a processor.")
+@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder with data sets [MARGINDIST_DATA].")
+@click.option("--store", type=click.Path(dir_okay=False, path_type=Path), help="File of results.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path("reproduction"),
+    show_default=True,
+    help="Folder for the reports, and results.sqlite unless --store is given.",
+)
+@click.option("--quick", is_flag=True, help="A small subset of every experiment, in under ten minutes.")
+@click.option("--list", "listing", is_flag=True, help="Say what there is, what is done, how long the rest takes.")
+@click.option("--report-only", is_flag=True, help="Write the reports from the results at hand; run nothing.")
+@click.option("--no-report", is_flag=True, help="Run only.")
+@click.option("--retry", is_flag=True, help="Run failed cells again.")
+@click.option(
+    "--cell",
+    "cells",
+    multiple=True,
+    metavar="EXPERIMENT/DATASET/METHOD/SPLIT",
+    help="Measure this cell again and set it beside the result kept.",
+)
+@click.option("--resume/--no-resume", default=True, show_default=True, help="Keep results of earlier runs.")
+@debug_option
+def reproduce(experiment, cells, listing, report_only, no_report, output, store, **options):
+    """Run the papers' tables and figures again and set them beside the printed ones.
+
+    EXPERIMENT is a table or figure such as ldm-table-2, or the beginning of several, such as ldm; all of them if none
+    is named.
+    """
+    from margindist.experiments.reproduce import overview, repeat, reproduce, select
+
+    store = store or output / "results.sqlite"
+    try:
+        chosen = select(experiment)
+        if cells:
+            same = [repeat(cell, store, data_dir=options["data_dir"], say=click.echo) for cell in cells]
+            raise click.exceptions.Exit(0 if all(same) else 1)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from None
+    if listing:
+        click.echo(overview(chosen, store, only=options["only"], splits=options["splits"]))
+        return
+    if not report_only:
+        reproduce(chosen, output=output, store=store, say=click.echo, **options)
+    if not no_report:
+        from margindist.experiments.reproduction_report import write_reports
+
+        for path in write_reports(store, chosen, output):
+            click.echo(f"wrote {path}")
