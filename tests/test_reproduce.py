@@ -369,6 +369,30 @@ def test_the_command_lists_runs_and_reports(tmp_path):
     )
 
 
+def test_cells_run_on_a_dask_cluster(tmp_path):
+    from click.testing import CliRunner
+
+    distributed = pytest.importorskip("distributed")
+    cells = ["ldm-table-2", "--only", "wdbc/mamc", "--splits", "3", "--no-report"]
+    with distributed.LocalCluster(
+        n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None
+    ) as cluster:
+        ran = CliRunner().invoke(command, [*cells, "--dask", cluster.scheduler_address, "-o", str(tmp_path / "there")])
+    assert ran.exit_code == 0 and "3 cells done, 0 failed" in ran.output, ran.output
+    assert CliRunner().invoke(command, [*cells, "-o", str(tmp_path / "here")]).exit_code == 0
+    there, here = (_results(tmp_path / place / "results.sqlite") for place in ("there", "here"))
+    assert {cell: result.score for cell, result in there.items()} == {c: r.score for c, r in here.items()}
+
+
+def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    pytest.importorskip("distributed")
+    monkeypatch.setattr("margindist.cli.reproduce._PATIENCE", 0.3)
+    ran = CliRunner().invoke(command, ["--dask", "tcp://127.0.0.1:1", "-o", str(tmp_path)])
+    assert ran.exit_code == 2 and "no Dask scheduler answers at tcp://127.0.0.1:1" in ran.output
+
+
 @pytest.mark.skipif(os.name != "posix", reason="kills a process")
 def test_a_killed_run_is_taken_up_where_it_ended(tmp_path):
     command = [

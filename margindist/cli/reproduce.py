@@ -1,5 +1,6 @@
 """``margindist reproduce``."""
 
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from margindist.cli.app import debug_option
 from margindist.cli.terminal import Duration
 
+_PATIENCE = 10  # seconds for a cluster to answer
 _EPILOG = """
 \b
 Examples:
@@ -32,6 +34,7 @@ Exit codes: 0 fine, 1 an error or (--cell) another result than before, 2 wrong u
 @click.option("--time-limit", type=Duration(), help="Give a cell up after this time: 90s, 5m, 1h.")
 @click.option("--time-budget", type=Duration(), help="Begin no further cell after this time.")
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one a processor.")
+@click.option("--dask", metavar="ADDRESS", help="Run the cells on this Dask cluster, such as tcp://host:8786.")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder with data sets [MARGINDIST_DATA].")
 @click.option("--store", type=click.Path(dir_okay=False, path_type=Path), help="File of results.")
 @click.option(
@@ -56,7 +59,7 @@ Exit codes: 0 fine, 1 an error or (--cell) another result than before, 2 wrong u
 )
 @click.option("--resume/--no-resume", default=True, show_default=True, help="Keep results of earlier runs.")
 @debug_option
-def reproduce(experiment, cells, listing, report_only, no_report, output, store, **options):
+def reproduce(experiment, cells, listing, report_only, no_report, output, store, dask, **options):
     """Run the papers' tables and figures again and set them beside the printed ones.
 
     EXPERIMENT is a table or figure such as ldm-table-2, or the beginning of several, such as ldm; all of them if none
@@ -76,9 +79,29 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
         click.echo(overview(chosen, store, only=options["only"], splits=options["splits"]))
         return
     if not report_only:
-        reproduce(chosen, output=output, store=store, say=click.echo, **options)
+        with _cluster(dask):
+            reproduce(chosen, output=output, store=store, say=click.echo, **options)
     if not no_report:
         from margindist.experiments.reproduction_report import write_reports
 
         for path in write_reports(store, chosen, output):
             click.echo(f"wrote {path}")
+
+
+@contextmanager
+def _cluster(address):
+    """Let joblib run on the Dask cluster with this address; without one, on this machine."""
+    if address is None:
+        yield
+        return
+    try:
+        from distributed import Client
+        from joblib import parallel_config
+    except ImportError:
+        raise click.UsageError("--dask needs the package distributed: pip install 'margindist[dask]'.") from None
+    try:
+        client = Client(address, timeout=_PATIENCE)
+    except (OSError, ValueError):
+        raise click.UsageError(f"no Dask scheduler answers at {address}; is it running?") from None
+    with client, parallel_config(backend="dask"):
+        yield
