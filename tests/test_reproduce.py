@@ -16,7 +16,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.preprocessing import MinMaxScaler, minmax_scale
 from sklearn.svm import SVC
 
-from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MAMClassifier
+from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, LDMClassifierCV, MAMClassifier
 from margindist.cli.reproduce import reproduce as command
 from margindist.datasets import load
 from margindist.experiments import protocol
@@ -35,6 +35,7 @@ from margindist.experiments.reproduce import (
 )
 from margindist.experiments.reproduction_report import html, index_blocks, markdown, page_blocks, write_reports
 from margindist.experiments.runner import CannotRun
+from margindist.experiments.search import search
 from margindist.experiments.shared_search import SharedSearch
 from margindist.experiments.store import Cell, Result, Store
 
@@ -192,6 +193,28 @@ def test_shared_searches_choose_as_grid_search_does(model, grid):
     )
     assert found.best_params_ == expected.best_params_
     assert found.best_score_ == pytest.approx(expected.best_score_, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    "model, grid, own",
+    [
+        (LDMClassifier(), {"C": [1.0, 10.0]}, LDMClassifierCV),
+        (LDMClassifier(fit_intercept=False), {"C": [1.0, 10.0], "lambda1": [0.0, 1.0]}, LDMClassifierCV),
+        (LDMClassifier(lambda1=0.0, lambda2=0.0), {"C": [1.0, 10.0]}, GridSearchCV),
+        (LDMClassifier(solver="asgd", random_state=0, tol=0.9), {"C": [1.0, 10.0]}, GridSearchCV),
+        (LDMClassifier(), {"tol": [1e-3, 1e-2]}, GridSearchCV),
+        (SVC(), {"C": [1.0, 10.0]}, GridSearchCV),
+    ],
+    ids=["defaults", "two axes", "fixed values", "a solver of its own", "a grid of its own", "no search of its own"],
+)
+def test_a_search_of_our_own_serves_where_it_knows_every_parameter(model, grid, own):
+    found = search(model, grid, seed=1)
+    assert type(found) is own
+    full = load("wdbc")
+    X, y = minmax_scale(full.X[:120, :8]), full.y[:120]
+    expected = GridSearchCV(model, grid, cv=StratifiedKFold(5, shuffle=True, random_state=1)).fit(X, y)
+    assert found.fit(X, y).best_params_.items() >= expected.best_params_.items()
+    assert found.best_estimator_.get_params() == expected.best_estimator_.get_params()
 
 
 # ---------------------------------------------------------------------- plans

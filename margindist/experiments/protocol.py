@@ -288,7 +288,8 @@ class _Chooser(NamedTuple):
             if isinstance(found, GridSearchCV):
                 found = SharedSearch(found.estimator, grid, found.cv)
             found.fit(X, y)
-            chosen, score = chosen | dict(found.best_params_), float(found.best_score_)
+            chosen |= {name: found.best_params_[name] for name in grid}
+            score = float(found.best_score_)
         return chosen, score
 
 
