@@ -141,41 +141,49 @@ def _features(X, gram, constant):
 
 
 def _iterate(rows, signs, inside, steps, stations, tol):
-    """Return the weights of every column at every station."""
+    """Return the weights of every column at every station.
+
+    Columns that have reached the largest margin leave; the arrays of the others are then made smaller.
+    """
     squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel() if sp.issparse(rows) else np.sum(rows**2, axis=1)
     radius = np.sqrt(np.max(np.where(inside, squares[:, None], 0.0), axis=0))
     radius[radius == 0.0] = 1.0
     signed = np.where(inside, signs[:, None], 0.0) / radius
-    n_columns, transposed = inside.shape[1], rows.T.tocsr() if sp.issparse(rows) else np.ascontiguousarray(rows.T)
-    w, g, best_w = (np.zeros((rows.shape[1], n_columns)) for _ in range(3))
-    best, bound = np.full(n_columns, -np.inf), np.full(n_columns, np.inf)
+    beyond = np.where(inside, 0.0, np.inf)  # rows outside a fold's training part are never the nearest
+    transposed = rows.T.tocsr() if sp.issparse(rows) else np.ascontiguousarray(rows.T)
+    live = np.arange(inside.shape[1])
+    w, g, best_w = (np.zeros((rows.shape[1], len(live))) for _ in range(3))
+    best, bound = np.full(len(live), -np.inf), np.full(len(live), np.inf)
     found = [np.zeros_like(w) for _ in stations]
-    live = np.arange(n_columns)  # columns that have not reached the largest margin
-    z = np.where(inside, 0.0, np.inf)
+    z = beyond.copy()
     for t in range(stations[-1]):
         q = np.exp(np.min(z, axis=0) - z)
-        q /= q.sum(axis=0)
-        u = transposed @ (signed[:, live] * q)
-        beta = t / (t + 1.0)
-        g[:, live] = beta * (g[:, live] + u)
-        w[:, live] += steps[live] * (g[:, live] + u)
-        z = np.where(inside[:, live], (rows @ w[:, live]) * signed[:, live], np.inf)
-        lengths = np.linalg.norm(w[:, live], axis=0)
+        q *= signed / q.sum(axis=0)
+        u = transposed @ q
+        g = t / (t + 1.0) * (g + u)
+        w += steps * (g + u)
+        z = rows @ w
+        z *= signed
+        z += beyond
+        lengths = np.linalg.norm(w, axis=0)
         margin = np.divide(z.min(axis=0), lengths, out=np.zeros(len(live)), where=lengths > 0)
-        better = live[margin > best[live]]
+        better = margin > best
         best_w[:, better] = w[:, better]
-        best[live] = np.maximum(best[live], margin)
+        best = np.maximum(best, margin)
         if t > 0:
-            bound[live] = np.minimum(bound[live], 2.0 * np.linalg.norm(g[:, live], axis=0) / t)
+            bound = np.minimum(bound, 2.0 * np.linalg.norm(g, axis=0) / t)
+        going = best < (1.0 - tol) * bound
+        ended = t + 1 == stations[-1]
         for place, station in enumerate(stations):
-            if station == t + 1:
-                found[place] = np.where(best > 0.0, best_w, w)
-        going = best[live] < (1.0 - tol) * bound[live]
-        if not going.all():
-            live, z = live[going], z[:, going]
+            if station >= t + 1 and (station == t + 1 or not going.all()):
+                now = slice(None) if station == t + 1 else ~going
+                found[place][:, live[now]] = np.where(best > 0.0, best_w, w)[:, now]
+        if not going.all() and not ended:
+            live, steps, best, bound = live[going], steps[going], best[going], bound[going]
+            w, g, best_w, z = (np.ascontiguousarray(part[:, going]) for part in (w, g, best_w, z))
+            signed, beyond = (np.ascontiguousarray(part[:, going]) for part in (signed, beyond))
             if not len(live):
-                final = np.where(best > 0.0, best_w, w)
-                return [found[k] if station <= t + 1 else final for k, station in enumerate(stations)]
+                break
     return found
 
 
