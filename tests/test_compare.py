@@ -149,9 +149,32 @@ def test_the_answer_names_the_best_and_says_whether_the_difference_is_real():
     assert [row.p_best for row in few.rows] == [None, None]
 
 
+def test_a_method_that_failed_on_hard_splits_is_not_the_best():
+    hard = [0.9, 0.91, 0.89, 0.9, 0.9, 0.91, 0.89, 0.3, 0.31, 0.29]
+    easy = [score - 0.05 + 0.001 * k for k, score in enumerate(hard[:7])]
+    part = made({"mamc": easy, "linearsvc": hard}, splits=10, failed=[("mamc", k) for k in (7, 8, 9)])
+    assert [row.method for row in part.rows] == ["linearsvc", "mamc"]
+    assert part.rows[1].accuracy > part.rows[0].accuracy
+    said = " ".join(part.answer())
+    assert "LinearSVC has the highest accuracy of the methods that finished every split" in said
+    assert "every other method is significantly worse" in said
+    better = made({"mamc": [s + 0.05 for s in hard[:7]], "linearsvc": hard}, splits=10, failed=[("mamc", 9)])
+    assert better.rows[1].verdict_best == "win" and "none of the other 1 methods is significantly worse" in " ".join(
+        better.answer()
+    )
+
+
+def test_names_with_a_dot_are_looked_up_in_the_catalogue(tmp_path, monkeypatch):
+    monkeypatch.setenv("MARGINDIST_DATA", str(tmp_path))
+    with pytest.raises(ValueError, match=r"rcv1\.binary"):
+        compare("rcv1.binary")
+    with pytest.raises(ValueError, match="there is no such file"):
+        compare("flowers.csv")
+
+
 def test_an_unfinished_comparison_compares_the_splits_that_all_have():
     partial = made({"ldm": [0.9, 0.8, 0.1], "svc": [0.7, 0.6], "odm": [0.7]}, failed=[("odm", 1)])
-    assert [(row.method, row.splits) for row in partial.rows] == [("ldm", 2), ("odm", 1), ("svc", 2)]
+    assert [(row.method, row.splits) for row in partial.rows] == [("ldm", 2), ("svc", 2), ("odm", 1)]
     assert partial.rows[0].accuracy == pytest.approx(0.85)
     partial.results[0].detail["warnings"] = ["ConvergenceWarning: not yet"]
     assert partial.warnings["LDM"].endswith(

@@ -292,6 +292,70 @@ def test_findings_are_what_a_hand_computes():
     assert {rival.method for rival in found.rivals} == {"svm", "ldm-c-over-m", "svm-c-over-m"}
 
 
+def test_ranks_and_tests_use_the_splits_that_all_have():
+    whole = _made_up(0.0)
+    easy = next(r for r in whole if r.cell[1:] == ("vote", "svm", 0))
+    results = [r for r in whole if r.cell[1:3] != ("vote", "svm") or r.cell.split < 3]
+    results[results.index(easy)] = replace(easy, score=1.0)
+    found = findings(experiments()["ldm-table-2"], results)
+    common = [r.score for r in results if r.cell[1:3] == ("vote", "ldm") and r.cell.split < 3]
+    assert found.means["vote", "ldm"] == pytest.approx(np.mean(common))
+    assert found.entries["vote", "ldm"].mean != pytest.approx(np.mean(common))
+    nothing = [r for r in whole if r.cell[1:3] != ("vote", "svm") or r.cell.split > 3]
+    nothing = [r for r in nothing if r.cell[1:3] != ("vote", "ldm") or r.cell.split <= 3]
+    assert findings(experiments()["ldm-table-2"], nothing).complete == ["wdbc", "german"]
+
+
+def _curve(experiment, dataset, method, quantiles):
+    return Result(Cell(experiment, dataset, method, 0), score=0.0, detail={"quantiles": list(quantiles)})
+
+
+def test_curves_that_differ_by_rounding_are_alike():
+    base = np.linspace(-1.0, 1.0, 101)
+    shifts = {"vote": 1e-4, "wdbc": 0.3, "german": -0.3}
+    results = [_curve("ldm-figure-1", name, "svm", base) for name in shifts]
+    results += [_curve("ldm-figure-1", name, "ldm", base + shift) for name, shift in shifts.items()]
+    (said,) = verdicts(findings(experiments()["ldm-figure-1"], results))
+    assert said.holds == "no" and "on 1 of 3 data sets" in said.reason and "on 1 the two are alike" in said.reason
+
+
+def _run(method, r, updates, converged):
+    detail = {"history": {"n_updates": [updates], "seconds": [0.1], "margin": [1.0]}, "converged": converged}
+    return Result(Cell("pumma-figure-3", f"threshold-r{r}", method, 0), score=1.0, detail=detail)
+
+
+def test_runs_that_did_not_converge_are_lower_bounds():
+    results = [_run("pumma-2", 1, 10, True), _run("romma", 1, 20, True), _run("alma-2", 1, 500, False)]
+    romma, alma = verdicts(findings(experiments()["pumma-figure-3"], results))
+    assert "takes 2 (r = 1) times the updates" in romma.reason
+    assert "takes at least 50 (r = 1, 1 of 1 runs not converged) times" in alma.reason
+
+
+def test_the_claims_on_times_are_held_against_each():
+    seconds = {"mamc": 0.1, "mamc-b": 0.12, "mamc-bs": 0.6, "mamc-bsg": 0.3, "emamc": 3.0, "l1-svm": 4.0}
+    results = [Result(Cell("mamc-table-3", "heart", method, 0), score=score) for method, score in seconds.items()]
+    quick, groups = verdicts(findings(experiments()["mamc-table-3"], results))
+    assert quick.holds == "in part" and "6.0 times MAMC's time, MAMC_bsg no more than MAMC_bs" in quick.reason
+    assert groups.holds == "in part"
+
+
+def test_warnings_and_cells_that_did_not_run_are_said_once_each():
+    results = [replace(r, detail={"warnings": ["ConvergenceWarning: so"]}) for r in _made_up(0.0)[:6]]
+    table = experiments()["ldm-table-2"]
+    for line in table.data:
+        for method in table.methods:
+            if line.key == "sonar":
+                results.append(Result(Cell(table.id, "sonar", method.key, 0), "skipped", error="sonar is not here."))
+            elif method.key == "mdo":
+                results.append(Result(Cell(table.id, line.key, "mdo", 0), "skipped", error="linear only."))
+    results.append(Result(Cell(table.id, "vote", "svm", 9), "failed", error="too long"))
+    page = markdown(page_blocks(findings(table, results)))
+    assert "- SVM: ConvergenceWarning in 6 of 6 cells." in page
+    assert "- sonar: sonar is not here." in page
+    assert "- some splits of vote with SVM: too long" in page
+    assert "- MDO on " in page and ": linear only." in page
+
+
 def test_verdicts_follow_the_results():
     ahead, alike = (verdicts(findings(experiments()["ldm-table-2"], _made_up(gain))) for gain in (0.02, 0.0))
     assert ahead[0].holds == "yes"
@@ -315,7 +379,7 @@ def test_a_report_says_what_is_there_and_what_is_not():
         "Nadeau and Bengio",
         "Wilcoxon",
         "Friedman",
-        "sonar: sonar is not here.",
+        "sonar with SVM: sonar is not here.",
         "vote with MDO: not finished within 1 s",
         "margindist reproduce --cell ldm-table-2/",
         "average as printed, all data sets",
@@ -371,6 +435,37 @@ def test_a_cell_is_repeated_beside_the_result_kept(tmp_path, capsys):
     assert "not the same" in capsys.readouterr().out
     with pytest.raises(ValueError, match="a cell is experiment/data set/method/split"):
         repeat("ldm-table-2/vote", store)
+
+
+def test_a_time_is_another_one_but_what_was_reached_is_not(tmp_path, monkeypatch, capsys):
+    _few_rows(monkeypatch, scaled=True)
+    cell, store = Cell("pumma-table-1", "ionosphere", "pumma", 0), tmp_path / "results.sqlite"
+    result = evaluate(cell)
+    with Store(store) as opened:
+        opened.record(replace(result, score=99.0))
+    assert repeat(str(cell), store)
+    with Store(store) as opened:
+        opened.record(replace(result, detail={**result.detail, "margin": 99.0}))
+    assert not repeat(str(cell), store)
+
+
+def test_beginning_anew_forgets_only_what_is_run_again(tmp_path):
+    from click.testing import CliRunner
+
+    call = partial(CliRunner().invoke, command)
+    arguments = ["ldm-table-2", "--only", "wdbc/mamc", "--no-report", "--jobs", "1", "-o", str(tmp_path)]
+    assert "3 cells done" in call([*arguments, "--splits", "3"]).output
+    assert "1 cells done" in call([*arguments, "--splits", "1", "--no-resume"]).output
+    assert len(_results(tmp_path / "results.sqlite")) == 3
+
+
+def test_a_choice_made_on_few_rows_does_not_serve_one_on_all(monkeypatch, tmp_path):
+    _few_rows(monkeypatch, scaled=True)
+    store = tmp_path / "results.sqlite"
+    with Store(store) as opened:
+        opened.record(evaluate(Cell("ldm-table-2", "wdbc", "svm", 0), search_rows=30))
+    assert "search_rows" in evaluate(Cell("ldm-figure-1", "wdbc", "svm", 0), store=str(store), search_rows=30).detail
+    assert "search_rows" not in evaluate(Cell("ldm-figure-1", "wdbc", "svm", 0), store=str(store)).detail
 
 
 def test_the_command_lists_runs_and_reports(tmp_path):

@@ -230,9 +230,41 @@ def test_notes_survive(tmp_path):
         assert store.note("plan") == {"folds": 5}
 
 
-def test_forgetting_an_experiment_leaves_the_others():
+def test_forgetting_some_cells_leaves_the_others():
     with Store(":memory:") as store:
         store.record(Result(Cell("one", "a", "x", 0), score=1.0))
         store.record(Result(Cell("two", "a", "x", 0), score=2.0))
-        store.forget("one")
+        store.forget([Cell("one", "a", "x", 0)])
         assert [result.cell.experiment for result in store.results()] == ["two"]
+
+
+def test_a_commit_that_fails_leaves_a_store_that_works(tmp_path):
+    path = tmp_path / "results.sqlite"
+    with Store(path) as store:
+        store.record(Result(CELLS[0], score=1.0))
+        store._connection.execute("PRAGMA busy_timeout = 50")
+        reader = sqlite3.connect(path, isolation_level=None)
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM results").fetchall()
+        with pytest.raises(sqlite3.OperationalError, match="locked"):
+            store.record(Result(CELLS[1], score=1.0))
+        reader.execute("COMMIT")
+        reader.close()
+        store.record(Result(CELLS[1], score=1.0))
+        assert len(store.results()) == 2
+
+
+def test_what_another_runner_finished_is_not_left(tmp_path):
+    with (
+        Store(tmp_path / "results.sqlite") as store,
+        Store(tmp_path / "results.sqlite") as other,
+        other.runner() as name,
+    ):
+        assert other.claim(CELLS[-1], name)
+
+        def also_there(progress):
+            if progress.finished == len(CELLS) - 1:
+                other.record(Result(CELLS[-1], score=1.0))
+
+        summary = run(store, CELLS, evaluate, n_jobs=1, progress=also_there)
+    assert (summary.left, summary.stopped) == (0, None)

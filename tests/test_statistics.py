@@ -61,6 +61,15 @@ def test_ranks_and_friedman_against_scipy():
         statistics.friedman(scores[:, :2])
 
 
+def test_ties_are_ties_whatever_the_last_bit_says():
+    scores = np.array([[0.1 + 0.2, 0.3, 0.2], [0.5, 0.5, 0.4], [0.9, 0.7, 0.8]])
+    assert statistics.average_ranks(scores) == pytest.approx([4 / 3, 2.0, 8 / 3])
+    chi = stats.friedmanchisquare(*np.round(scores, 10).T).statistic
+    assert statistics.friedman(scores)[0] == pytest.approx(2 * chi / (6 - chi))
+    assert statistics.friedman(np.ones((4, 3))) == (0.0, 1.0)
+    assert statistics.wilcoxon([0.1 + 0.2, 0.5], [0.3, 0.5]).p_value == 1.0
+
+
 def test_a_unanimous_friedman_is_certain():
     assert statistics.friedman(np.tile([3.0, 2.0, 1.0], (5, 1))) == (np.inf, 0.0)
 

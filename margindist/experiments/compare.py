@@ -28,7 +28,7 @@ from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from margindist import __version__
-from margindist.datasets import Dataset, encoder, encoding_notes, load, read_file
+from margindist.datasets import Dataset, catalogue, encoder, encoding_notes, load, read_file
 from margindist.experiments.methods import BY_KEY, Shape, UnknownMethod, choose
 from margindist.experiments.runner import Progress, run
 from margindist.experiments.search import search
@@ -129,6 +129,9 @@ class ComparisonRow(NamedTuple):
         Processor time of one fit with chosen parameters, and of the prediction of one test part.
     p_best : float or None
         Adjusted probability of such a difference from the best method by chance; None for the best itself.
+    verdict_best : str
+        ``"tie"`` or ``"loss"`` against it, or an empty string; a method that failed on some splits may ``"win"`` on the
+        others.
     p_svm : float or None
         The same against the support vector machine of the same kind.
     against_svm : str
@@ -152,6 +155,7 @@ class ComparisonRow(NamedTuple):
     fit_seconds: float
     predict_seconds: float
     p_best: float | None
+    verdict_best: str
     p_svm: float | None
     against_svm: str
     verdict_svm: str
@@ -450,7 +454,7 @@ def _dataset(data, y, target, data_dir):
     if isinstance(data, Dataset):
         return data, {"kind": "arrays"}
     if isinstance(data, (str, os.PathLike)):
-        if os.path.isfile(data) or Path(data).suffix or os.sep in os.fspath(data):
+        if os.path.isfile(data) or ((Path(data).suffix or os.sep in os.fspath(data)) and not _is_known(data)):
             return read_file(data, target=target), {"kind": "file", "path": os.fspath(data), "target": target}
         where = None if data_dir is None else os.fspath(data_dir)
         return load(os.fspath(data), data_dir=data_dir), {"kind": "name", "name": os.fspath(data), "data_dir": where}
@@ -459,6 +463,11 @@ def _dataset(data, y, target, data_dir):
     X = data if hasattr(data, "iloc") or sp.issparse(data) else np.asarray(data)
     names = tuple(map(str, getattr(data, "columns", ())))
     return Dataset("your data", X.tocsr() if sp.issparse(X) else X, np.asarray(y), names), {"kind": "arrays"}
+
+
+def _is_known(name):
+    """Tell whether a data set of the catalogue, such as news20.binary, goes by this name."""
+    return os.fspath(name) in {entry.name for entry in catalogue()}
 
 
 def _plan(dataset, source, methods, splits, repeats, seed, quick):
@@ -543,7 +552,7 @@ def _begin(store, plan, about, resume, say):
             say("There is nothing to resume yet, so this starts from the beginning.")
     elif kept:
         say(f"{kept} results of the same comparison are computed anew; with --resume they would have been kept.")
-        store.forget(plan.experiment)
+        store.forget(plan.cells())
     store.note("compare", {"plan": asdict(plan), "about": about})
 
 
@@ -661,7 +670,10 @@ def _ranked(plan, done):
     if not done:
         return []
     means = {key: np.mean([r.score for r in results]) for key, results in done.items()}
-    order = sorted(done, key=lambda key: (-means[key], list(plan.grids).index(key)))
+    most = max(
+        map(len, done.values())
+    )  # a method that failed on some splits, hard ones perhaps, comes after the others
+    order = sorted(done, key=lambda key: (len(done[key]) < most, -means[key], list(plan.grids).index(key)))
     against_best = _tests(done, dict.fromkeys(order[1:], order[0]), plan)
     machines = _machines(done)
     against_svm = _tests(done, {key: machines[key] for key in order if machines[key] not in (None, key)}, plan)
@@ -690,6 +702,7 @@ def _ranked(plan, done):
                 fit_seconds=float(np.median([result.fit_seconds for result in results])),
                 predict_seconds=float(np.median([result.predict_seconds for result in results])),
                 p_best=against_best[key].p_value if key in against_best else None,
+                verdict_best=against_best[key].verdict(LEVEL) if key in against_best else "",
                 p_svm=None if versus is None else versus.p_value,
                 against_svm=BY_KEY[machines[key]].label if versus is not None else "",
                 verdict_svm="" if versus is None else versus.verdict(LEVEL),
@@ -724,7 +737,7 @@ def _tests(done, pairs, plan):
 
 def alike(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
     """Return the methods that cannot be told apart from the best one, itself not among them."""
-    return [row for row in rows[1:] if row.p_best is None or not row.p_best < LEVEL]
+    return [row for row in rows[1:] if row.verdict_best != "loss"]
 
 
 def _answer(comparison):
@@ -732,8 +745,9 @@ def _answer(comparison):
     if not rows:
         return ["Nothing is finished yet, so there is nothing to compare."]
     best = rows[0]
+    whole = " of the methods that finished every split" if any(row.splits < best.splits for row in rows) else ""
     sentences = [
-        f"{best.label} has the highest accuracy, {_mean_and_spread(best)} over {best.splits} "
+        f"{best.label} has the highest accuracy{whole}, {_mean_and_spread(best)} over {best.splits} "
         f"split{'s' if best.splits > 1 else ''}."
     ]
     commonest = max(comparison.about["classes"].values()) / sum(comparison.about["classes"].values())

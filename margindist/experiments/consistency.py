@@ -216,9 +216,10 @@ def _marks(experiment):
                 cell, reference, experiment.n_splits(data), statistics.test, statistics.level
             )
             if not least <= cell.better <= greatest:
+                test = "Welch's test" if statistics.test == "welch" else "a paired t-test"
                 yield (
                     f"on {data} {experiment.method(key).label} ({cell.text}) is marked as {words[cell.better]} than "
-                    f"{experiment.method(statistics.reference).label} ({reference.text}), which a paired t-test on "
+                    f"{experiment.method(statistics.reference).label} ({reference.text}), which {test} on "
                     f"{experiment.n_splits(data)} splits excludes."
                 )
 

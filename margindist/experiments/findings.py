@@ -58,8 +58,9 @@ class Findings(NamedTuple):
     results: list[Result]
     rivals: list[Rival]
     verdicts: dict[tuple[str, str], str]  # of a column against the reference, by the paper's test
-    complete: list[str]  # data sets on which every method that ran anywhere has a result
+    complete: list[str]  # data sets with splits that all of `methods` have
     methods: list[str]  # methods with a result on all of those
+    means: dict[tuple[str, str], float]  # over the splits that all of them have
     ranks: dict[str, float]
     friedman: tuple[float, float] | None
     critical_difference: float | None
@@ -71,8 +72,8 @@ class Findings(NamedTuple):
 
     def average(self, method: str, *, printed: bool = False) -> float | None:
         """Return a method's average over the complete data sets."""
-        entries = [self.entries[key, method] for key in self.complete]
-        values = [entry.printed_mean if printed else entry.mean for entry in entries]
+        pairs = [(key, method) for key in self.complete]
+        values = [self.entries[pair].printed_mean if printed else self.means[pair] for pair in pairs]
         return float(np.mean(values)) if values and None not in values else None
 
 
@@ -97,7 +98,12 @@ def findings(experiment: Experiment, results: Iterable[Result]) -> Findings:
             numbers = (None, None) if printed is None else (printed.mean, printed.std)
             entries[line.key, method.key] = Entry(scores.get((line.key, method.key), {}), *numbers)
     complete, methods = _complete(experiment, entries)
-    table = np.array([[entries[key, method].mean for method in methods] for key in complete])
+    means = {}
+    for key in complete:
+        common = _common(entries[key, method] for method in methods)
+        for method in methods:
+            means[key, method] = float(np.mean([entries[key, method].scores[split] for split in common]))
+    table = np.array([[means[key, method] for method in methods] for key in complete])
     enough = len(complete) >= 2 and len(methods) >= 3
     ranks = dict(zip(methods, statistics.average_ranks(table))) if len(complete) else {}
     return Findings(
@@ -108,6 +114,7 @@ def findings(experiment: Experiment, results: Iterable[Result]) -> Findings:
         _verdicts(experiment, entries),
         complete,
         methods,
+        means,
         ranks,
         statistics.friedman(table) if enough else None,
         statistics.critical_difference(len(methods), len(complete)) if enough else None,
@@ -120,11 +127,16 @@ def _complete(experiment, entries):
     counts = {m.key: sum(bool(entries[key, m.key].scores) for key in lines) for m in experiment.methods}
     most = max(counts.values(), default=0)
     methods = [key for key, count in counts.items() if count and count >= 0.5 * most]
-    return [key for key in lines if methods and all(entries[key, m].scores for m in methods)], methods
+    return [key for key in lines if methods and _common(entries[key, m] for m in methods)], methods
+
+
+def _common(entries: Iterable[Entry]) -> list[int]:
+    """Return the splits that all have: means over different ones would differ by the splits alone."""
+    return sorted(set.intersection(*(set(entry.scores) for entry in entries)))
 
 
 def _paired(first: Entry, second: Entry) -> tuple[Sequence[float], Sequence[float]]:
-    common = sorted(first.scores.keys() & second.scores.keys())
+    common = _common((first, second))
     return [first.scores[split] for split in common], [second.scores[split] for split in common]
 
 
@@ -159,17 +171,17 @@ def _rivals(experiment, entries):
     rows = []
     for method in experiment.methods:
         pairs = [(entries[line.key, subject], entries[line.key, method.key]) for line in experiment.data]
-        pairs = [pair for pair in pairs if pair[0].scores and pair[1].scores]
+        pairs = [pair for pair in pairs if _common(pair)]
         if method.key == subject or not pairs:
             continue
         tests = [test for pair in pairs if (test := compare_entries(experiment, *pair)) is not None]
         corrected = None
+        paired = [_paired(*pair) for pair in pairs]
         if train is not None:
-            enough = [_paired(*pair) for pair in pairs]
             corrected = statistics.win_tie_loss(
-                [statistics.corrected_resampled_t(*p, test_share=1.0 - train) for p in enough if len(p[0]) > 1], alpha
+                [statistics.corrected_resampled_t(*p, test_share=1.0 - train) for p in paired if len(p[0]) > 1], alpha
             )
-        p_value = statistics.wilcoxon([a.mean for a, _ in pairs], [b.mean for _, b in pairs]).p_value
+        p_value = statistics.wilcoxon(*([np.mean(pair[k]) for pair in paired] for k in (0, 1))).p_value
         counted = experiment.summary.get("win-tie-loss", {}).get(method.key)
         rows.append((method.key, statistics.win_tie_loss(tests, alpha), corrected, counted, len(pairs), p_value))
     adjusted = statistics.holm([row[-1] for row in rows]) if rows else []

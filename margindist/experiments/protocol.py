@@ -4,6 +4,7 @@ import hashlib
 import time
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ __all__ = ["Parts", "evaluate", "here", "seeds_of", "split_rows"]
 _LEVELS = 101  # quantiles kept of a distribution of margins
 _DIGITS = 6
 _LARGEST_GRAM = 12_000
+_WARM: set[tuple[str, str]] = set()  # methods whose code this process has compiled
 _ABSENT: dict[tuple, str] = {}  # asked for once a process: a network that does not answer takes its time
 
 
@@ -100,20 +102,23 @@ def evaluate(
     if method.unavailable:
         raise CannotRun(method.unavailable)
     _check_size(line, max_rows)
-    earlier = None if store is None else _earlier(cell, experiment, declared, store)
+    earlier = None if store is None else _earlier(cell, experiment, declared, store, search_rows)
     if earlier is not None and declared[earlier.cell.experiment].kind == experiment.kind:
         return replace(earlier, cell=cell, detail={**earlier.detail, "taken_from": earlier.cell.experiment})
     seeds = seeds_of(experiment, cell)
     parts = _parts(experiment, line, cell.split, seeds, data_dir)
     _check_classes(method, parts.y)
-    measured = _KINDS[experiment.kind](
-        experiment, method, parts, _Chooser(experiment.splits.cv, seeds, search_rows, earlier)
-    )
+    choose = _Chooser(experiment.splits.cv, seeds, search_rows, earlier)
+    _warm_up(experiment, method, parts, choose._replace(earlier=None))
+    measured = _KINDS[experiment.kind](experiment, method, parts, choose)
     return Result(cell, seed=seeds.rows, checksum=parts.checksum, **measured)
 
 
-def _earlier(cell, experiment, declared, store):
-    """A finished result with the same rows and the same choice of parameters, from another experiment of the paper."""
+def _earlier(cell, experiment, declared, store, search_rows):
+    """A finished result with the same rows and the same choice of parameters, from another experiment of the paper.
+
+    A choice made on some of the rows serves where it may be made on as few here.
+    """
     method, line = experiment.method(cell.method), experiment.dataset(cell.dataset)
     with Store(store) as opened:
         for other in declared.values():
@@ -124,11 +129,15 @@ def _earlier(cell, experiment, declared, store):
                     method, printed=True, note=""
                 ):
                     found = opened.result(Cell(other.id, cell.dataset, twin.key, cell.split))
-                    if found is not None and found.status == "done":
+                    if found is not None and found.status == "done" and _seen(found) >= (search_rows or np.inf):
                         return found
                     if found is not None and found.status == "failed":
                         raise CannotRun(f"The same choice of parameters ended in {other.id} so: {found.error}.")
     return None
+
+
+def _seen(result):
+    return result.detail.get("search_rows") or np.inf
 
 
 def _same_rows(other, experiment, line):
@@ -344,7 +353,6 @@ def _time(experiment, method, parts, choose):
     start = time.process_time()
     parts = _with_gram(experiment, method, parts)
     gram_seconds = time.process_time() - start
-    _warm_up(method, parts)
     choice = choose(method, parts.X, parts.y)
     choice = choice._replace(fit_seconds=choice.fit_seconds + gram_seconds)
     start, detail = time.process_time(), {}
@@ -362,14 +370,17 @@ def _time(experiment, method, parts, choose):
     return _measured(choice, seconds, parts, predict_seconds, **detail)
 
 
-def _warm_up(method, parts):
-    """Fit to a few rows first: what is compiled then is not compiled while a clock runs."""
-    few = np.concatenate([np.flatnonzero(parts.y == label)[:5] for label in np.unique(parts.y)])
-    X = parts.X[few][:, few] if method.fixed.get("kernel") == "precomputed" else parts.X[few]
-    grid = {axis.parameter: axis.resolve(**_properties(axis, parts.X))[0] for axis in method.grid}
-    with warnings.catch_warnings():
+def _warm_up(experiment, method, parts, choose):
+    """Choose and fit on a few rows first, once a process: what is compiled then is not compiled while a clock runs."""
+    if (experiment.paper.key, method.key) in _WARM:
+        return
+    rows = np.concatenate([np.flatnonzero(parts.y == label)[: 2 * (choose.folds or 1)] for label in np.unique(parts.y)])
+    few = _with_gram(experiment, method, parts._replace(X=parts.X[rows], y=parts.y[rows]))
+    grid = tuple(replace(axis, values=axis.values[:2]) for axis in method.grid)
+    with warnings.catch_warnings(), suppress(ValueError):  # too few rows for some methods: then so be it
         warnings.simplefilter("ignore")
-        method.make().set_params(**grid).fit(X, parts.y[few])
+        choose(replace(method, grid=grid), few.X, few.y)
+    _WARM.add((experiment.paper.key, method.key))
 
 
 def _with_gram(experiment, method, parts):
@@ -433,7 +444,6 @@ def _influence(experiment, method, parts, choose):
 
 def _updates(experiment, method, parts, choose):
     """Margin reached, and the way there: updates, processor seconds and margin after each recorded pass."""
-    _warm_up(method, parts)
     choice = choose(method, parts.X, parts.y)
     model, history = choice.model, choice.model.history_
     curve = {name: history[name].round(_DIGITS).tolist() for name in ("n_updates", "seconds", "margin")}

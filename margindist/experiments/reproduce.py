@@ -207,8 +207,7 @@ def reproduce(
     store = store or output / "results.sqlite"
     with Store(store) as opened:
         if not resume:
-            for experiment in chosen:
-                opened.forget(experiment.id)
+            opened.forget(cells)
         summary = runner.run(
             opened,
             cells,
@@ -283,6 +282,8 @@ def overview(chosen: list[Experiment], store: Path | None, *, only=(), splits=No
 def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) -> bool:
     """Measure one cell again and set it beside the result kept; say whether score and parameters are the same.
 
+    Where the score is a time, accuracy or margin stand in its place.
+
     Parameters
     ----------
     name : str
@@ -308,9 +309,16 @@ def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) ->
             before = opened.result(cell)
     search_rows = before.detail.get("search_rows") if before else None
     now = runner.attempt(partial(evaluate, data_dir=data_dir, search_rows=search_rows), cell)
-    same = before is not None and (before.score, before.parameters) == (now.score, now.parameters)
+    timed = experiments()[cell.experiment].kind == "time"
+    same = before is not None and _lasting(before, timed) == _lasting(now, timed)
     say(f"{cell}\n  now:    {one_line(now)}\n  before: {one_line(before)}\n  {'the same' if same else 'not the same'}")
     return same
+
+
+def _lasting(result, timed):
+    """What must come out the same again: not times, but what was reached in them."""
+    reached = [result.detail.get(name) for name in ("accuracy", "margin")] if timed else result.score
+    return result.status, result.parameters, reached
 
 
 def one_line(result: Result | None) -> str:

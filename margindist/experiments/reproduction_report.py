@@ -94,7 +94,7 @@ def page_blocks(found: Findings, figures: Iterable[tuple[Path, str]] = ()) -> li
         blocks += _influence_blocks(found)
     blocks += [Block("figure", path, caption) for path, caption in figures]
     blocks += _claims_blocks(found) + _print_blocks(found) + _reading_blocks(found)
-    return blocks + _absent_blocks(found) + _command_blocks(found)
+    return blocks + _warning_blocks(found) + _absent_blocks(found) + _command_blocks(found)
 
 
 def _extent(found):
@@ -142,9 +142,8 @@ def _accuracy_blocks(found):
             rows.append([line.printed, *cells])
     rows += _summary_rows(found, digits)
     caption = (
-        f"Ours: mean ± standard deviation over splits; below: printed, and in brackets ours less printed in printed "
-        f"standard deviations. Marks: {_TEST_NAMES[experiment.statistics.test]}, at "
-        f"{experiment.statistics.level:.0%}{_marks_meaning(found)}."
+        "Ours: mean ± standard deviation over splits; below: printed, and in brackets ours less printed in printed "
+        f"standard deviations.{_marks_meaning(found)}"
     )
     blocks = [Block("heading", (2, "Ours and printed")), Block("table", (header, rows), caption)]
     if found.rivals:
@@ -155,11 +154,10 @@ def _accuracy_blocks(found):
 def _marks_meaning(found):
     rule = found.experiment.statistics
     if rule.bullet is None:
-        return "; the paper prints no marks"
+        return " The paper prints no marks."
     reference = _labels(found)[rule.reference]
-    if rule.bullet == "column":
-        return f"; ● better than {reference}, ○ worse"
-    return f"; ● {reference} is better than this method, ○ worse"
+    better = f"better than {reference}" if rule.bullet == "column" else f"{reference} is better than this method"
+    return f" Marks: {_TEST_NAMES[rule.test]}, at {rule.level:.0%}; ● {better}, ○ worse."
 
 
 def _accuracy_cell(found, line, method, digits):
@@ -201,7 +199,8 @@ def _summary_rows(found, digits):
     ]
     if "average" in experiment.summary:
         given = experiment.summary["average"]
-        rows.append(["average as printed, all data sets", *(_text(given.get(m)) for m in labels)])
+        shown = (None if given.get(m) is None else given[m].mean for m in labels)
+        rows.append(["average as printed, all data sets", *(_number(value, digits) for value in shown)])
     if "average-rank" in experiment.summary:
         given = experiment.summary["average-rank"]
         rows.append(["average rank as printed, all data sets", *(_text(given.get(m)) for m in labels)])
@@ -239,10 +238,9 @@ def _rival_blocks(found):
     if found.friedman is not None:
         statistic, p = found.friedman
         blocks.append(Block("text", (
-            f"Friedman's test (Iman and Davenport's form) over {len(found.complete)} data sets and "
-            f"{len(found.methods)} "
-            f"methods: F = {statistic:.2f}, p = {_p(p)}. Average ranks differ by Nemenyi's test at 95 % if they are "
-            f"more than {found.critical_difference:.2f} apart."
+            f"Friedman's test (Iman and Davenport's form, corrected for ties) over {len(found.complete)} data sets and "
+            f"{len(found.methods)} methods: F = {statistic:.2f}, p {'' if p < 0.001 else '= '}{_p(p)}. Average ranks "
+            f"differ by Nemenyi's test at 95 % if they are more than {found.critical_difference:.2f} apart."
         )))  # fmt: skip
     return blocks
 
@@ -394,17 +392,48 @@ def _reading_blocks(found):
 
 
 def _absent_blocks(found):
-    reasons: dict[str, set] = {}
-    names, labels = {line.key: line.printed for line in found.experiment.data}, _labels(found)
+    cells: dict[str, list] = {}
     for result in found.results:
         if result.status != "done":
-            where = names[result.cell.dataset]
-            what = where if result.status == "skipped" else f"{where} with {labels[result.cell.method]}"
-            reasons.setdefault(result.error or "no reason given", set()).add(what)
-    if not reasons:
+            cells.setdefault(result.error or "no reason given", []).append(result.cell)
+    if not cells:
         return []
-    items = [f"{', '.join(sorted(where))}: {reason}" for reason, where in sorted(reasons.items())]
+    ran = {result.cell[1:3] for result in found.results if result.status == "done"}
+    items = [f"{_whereabouts(found, own, ran)}: {reason}" for reason, own in sorted(cells.items())]
     return [Block("heading", (2, "Cells that did not run")), Block("list", items)]
+
+
+def _whereabouts(found, cells, ran):
+    """Name data sets, methods, or both, whichever these cells are all of; "some splits" where others were run."""
+    labels, lines = _labels(found), {line.key: line.printed for line in found.experiment.data}
+    methods: dict[str, set] = {}
+    for cell in cells:
+        methods.setdefault(cell.dataset, set()).add(cell.method)
+    together = set.union(*methods.values())
+    partly = "some splits of " if any(cell[1:3] in ran for cell in cells) else ""
+    if len(together) == 1 and len(methods) > 1:
+        (method,) = together
+        where = "all data sets" if len(methods) == len(lines) else ", ".join(sorted(lines[key] for key in methods))
+        return f"{partly}{labels[method]} on {where}"
+    known = {key for key, method in labels.items() if not found.experiment.method(key).unavailable}
+    named = (
+        lines[key] if known <= own else f"{lines[key]} with {', '.join(labels[m] for m in labels if m in own)}"
+        for key, own in methods.items()
+    )
+    return partly + ", ".join(sorted(named))
+
+
+def _warning_blocks(found):
+    """How many cells of each method met which warnings: in most, parameters at the grid's end that do not converge."""
+    labels, items = _labels(found), []
+    for method, label in labels.items():
+        own = [r for r in found.results if r.status == "done" and r.cell.method == method]
+        kinds = Counter(kind for r in own for kind in {text.split(":")[0] for text in r.detail.get("warnings", ())})
+        items += [f"{label}: {kind} in {count} of {len(own)} cells." for kind, count in sorted(kinds.items())]
+    if not items:
+        return []
+    about = "Met at some point of a cell, in most of them for parameters at an end of the grid:"
+    return [Block("heading", (2, "Warnings")), Block("text", about), Block("list", items)]
 
 
 def _command_blocks(found):

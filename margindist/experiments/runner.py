@@ -101,6 +101,7 @@ def run(
                     break
         except KeyboardInterrupt:
             stopped = "interrupted"
+    watch.leave_out_finished(store, retry)
     stopped = (
         stopped or (watch.waiting and _over(deadline)) or ("other runners have the rest" if watch.waiting else None)
     )
@@ -237,6 +238,10 @@ class _Watch:
                 count, total = self._seconds.get(like, (0, 0.0))
                 self._seconds[like] = count + 1, total + result.seconds
         self._report(result)
+
+    def leave_out_finished(self, store, retry):
+        """Wait no longer for what other runners have finished."""
+        self.waiting = dict.fromkeys(store.pending(self.waiting, retry=retry))
 
     def outcomes(self):
         statuses = list(self._seen.values())

@@ -7,6 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
+_DIGITS = 10  # scores that differ beyond these are equal: means of the same numbers in another order
+
 
 class Comparison(NamedTuple):
     """The mean difference of two methods' scores, and the probability of one as large if there were none."""
@@ -71,7 +73,7 @@ def win_tie_loss(comparisons: Sequence[Comparison], alpha: float = 0.05) -> tupl
 
 def wilcoxon(first: ArrayLike, second: ArrayLike) -> Comparison:
     """Compare two methods over data sets by Wilcoxon's signed-rank test (Demsar, 2006), a mean score a data set."""
-    differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    differences = np.round(np.asarray(first, dtype=float) - np.asarray(second, dtype=float), _DIGITS)
     if not differences.any():
         return Comparison(0.0, 1.0)
     return Comparison(float(differences.mean()), float(stats.wilcoxon(differences).pvalue))
@@ -89,22 +91,24 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
 def average_ranks(scores: ArrayLike) -> np.ndarray:
     """Return each method's rank averaged over data sets; `scores` has a row a data set, and 1 is the best rank."""
-    return stats.rankdata(-np.asarray(scores, dtype=float), axis=1).mean(axis=0)
+    return stats.rankdata(-np.round(np.asarray(scores, dtype=float), _DIGITS), axis=1).mean(axis=0)
 
 
 def friedman(scores: ArrayLike) -> tuple[float, float]:
     """Test whether all methods are alike: Friedman's statistic in Iman and Davenport's form, and its p-value.
 
-    `scores` has a row a data set and a column a method.
+    `scores` has a row a data set and a column a method. Friedman's chi-square is corrected for ties.
     """
     scores = np.asarray(scores, dtype=float)
     n, k = scores.shape
     if n < 2 or k < 3:
         raise ValueError(f"friedman: needs two data sets and three methods or more, got {n} and {k}.")
-    ranks = average_ranks(scores)
-    chi = 12.0 * n / (k * (k + 1)) * (np.sum(ranks**2) - k * (k + 1) ** 2 / 4.0)
+    scores = np.round(scores, _DIGITS)
+    if np.all(scores == scores[:, :1]):
+        return 0.0, 1.0
+    chi = float(stats.friedmanchisquare(*scores.T).statistic)
     rest = n * (k - 1) - chi
-    if rest <= 0.0:  # every data set ranks the methods alike
+    if rest <= 1e-9 * chi:  # every data set ranks the methods alike
         return float("inf"), 0.0
     statistic = (n - 1) * chi / rest
     return float(statistic), float(stats.f.sf(statistic, k - 1, (k - 1) * (n - 1)))

@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -164,10 +164,10 @@ class Store:
             self._connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self._connection
+                self._connection.execute("COMMIT")
             except BaseException:
                 self._connection.execute("ROLLBACK")
                 raise
-            self._connection.execute("COMMIT")
 
     def record(self, result: Result) -> None:
         """Keep a result and give its claim back, both or neither."""
@@ -215,10 +215,10 @@ class Store:
         finished = {Cell(*row) for row in rows}
         return [cell for cell in cells if cell not in finished]
 
-    def forget(self, experiment: str) -> None:
-        """Remove an experiment's results."""
+    def forget(self, cells: Iterable[Cell]) -> None:
+        """Remove the results of these cells."""
         with self._transaction() as connection:
-            connection.execute("DELETE FROM results WHERE experiment = ?", (experiment,))
+            connection.executemany(f"DELETE FROM results WHERE {_KEY}", cells)
 
     def note(self, name: str, value: Any = None) -> Any:
         """Keep a value (as JSON) under a name, or without a value return what is kept, or None."""
@@ -270,7 +270,8 @@ class Store:
 
     def _beat_until(self, runner, stop):
         while not stop.wait(_HEARTBEAT):
-            self._beat(runner)
+            with suppress(sqlite3.OperationalError):  # the file is busy; the next beat is soon enough
+                self._beat(runner)
 
 
 def _is_alive(host, pid, beat):
