@@ -124,3 +124,39 @@ def test_a_fit_that_fails_leaves_the_last_model(classifier, iris):
     with pytest.raises(ValueError):
         model.fit(X[:50, :2], y[:50])  # one class only
     np.testing.assert_array_equal(model.predict(X), expected)
+
+
+@pytest.mark.parametrize("classifier", CLASSIFIERS, ids=lambda c: type(c).__name__)
+@pytest.mark.parametrize(("first", "then"), [("linear", "rbf"), ("rbf", "linear")])
+def test_a_fit_leaves_nothing_of_the_last_one(classifier, first, then, iris):
+    X, y = iris
+    if "kernel" not in classifier.get_params() or type(classifier).__name__.endswith("CV"):
+        pytest.skip("has one kernel only")
+    settings = {"gamma": 0.5} if "gamma" in classifier.get_params() else {}
+    again = clone(classifier).set_params(kernel=first, **settings).fit(X, y).set_params(kernel=then).fit(X[:, :2], y)
+    fresh = clone(classifier).set_params(kernel=then, **settings).fit(X[:, :2], y)
+    assert vars(again).keys() == vars(fresh).keys()
+    np.testing.assert_allclose(again.decision_function(X[:, :2]), fresh.decision_function(X[:, :2]), atol=1e-6)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("value", "classifier"),
+    [
+        (1.0, ODMClassifier(kernel="rbf")),
+        (1.0, ODMClassifier(kernel="poly")),
+        (1.0, LDMClassifier(kernel="rbf", fit_intercept=False)),
+        (1.0, MSVMAvClassifier(kernel="rbf", fit_intercept=False)),
+        (0.0, MSVMAvClassifier(kernel="poly", fit_intercept=False)),
+        (0.0, ROMMAClassifier(kernel="poly")),
+        (0.0, ALMAClassifier(kernel="poly")),
+        (0.0, MICRAClassifier(kernel="poly")),
+    ],
+    ids=repr,
+)
+def test_without_support_the_scores_are_the_intercepts(classifier, value):
+    X, y = np.full((10, 2), value), np.arange(10) % 2
+    model = clone(classifier).fit(X, y)
+    assert len(model.support_) == 0
+    np.testing.assert_array_equal(model.decision_function(X), np.repeat(model.intercept_, 10))
+    assert set(model.predict(X)) <= {0, 1}

@@ -52,12 +52,19 @@ def _threadpools():
 
 
 def fitting(method):
-    """Make a fit all or nothing (also when interrupted), and run it within its callbacks."""
+    """Make a fit all or nothing (also when interrupted), and run it within its callbacks.
+
+    A ``fit`` begins without what an earlier one, of another kernel perhaps, has left; but for where to start from.
+    """
     within_callbacks = with_callbacks(method)
+    anew = method.__name__ == "fit"
 
     @functools.wraps(method)
     def whole_or_not_at_all(self, *args, **kwargs):
         before = vars(self).copy()
+        if anew:
+            for name in [name for name in before if name.endswith("_") or name in ("_stream", "_memory")]:
+                delattr(self, name)
         try:
             return within_callbacks(self, *args, **kwargs)
         except BaseException:
@@ -439,6 +446,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         if self.kernel == "precomputed":
             return X[:, self.support_] @ self.dual_coef_.T + self.intercept_
+        if not len(self.support_):  # no row tells the classes apart, and kernels take no empty arrays
+            return np.tile(self.intercept_, (X.shape[0], 1))
         block = max(1, 2**24 // len(self.support_))  # kernel values of at most 128 MB at a time
         parts = [
             self.kernel_(X[start : start + block], self.support_vectors_) @ self.dual_coef_.T
