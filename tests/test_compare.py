@@ -164,6 +164,19 @@ def test_a_method_that_failed_on_hard_splits_is_not_the_best():
     )
 
 
+def test_labels_are_as_many_as_rows_and_are_classes(data):
+    X, y = data
+    with pytest.raises(ValueError, match=f"each of the {len(X)} rows of X, got 10 labels"):
+        compare(X, y[:10])
+    with pytest.raises(ValueError, match="looks continuous"):
+        compare(X, np.linspace(0.0, 1.0, len(X)))
+
+
+def test_less_than_the_commonest_class_is_said_to_be_so():
+    jitter = np.array([0.0, 0.004, -0.004, 0.002, -0.002])
+    assert "would give 0.600: that is more." in " ".join(made({"ldm": 0.25 + jitter, "svc": 0.2 + jitter}).answer())
+
+
 def test_names_with_a_dot_are_looked_up_in_the_catalogue(tmp_path, monkeypatch):
     monkeypatch.setenv("MARGINDIST_DATA", str(tmp_path))
     with pytest.raises(ValueError, match=r"rcv1\.binary"):
@@ -225,7 +238,7 @@ def test_classes_too_small_for_nested_cross_validation_are_refused_or_noted(data
     X, y = data
     with pytest.raises(ValueError, match="the class '7' of 'y' has 3 rows of 90, and nested cross-validation needs 4"):
         compare(X, np.r_[[7] * 3, y[3:]])
-    with pytest.raises(ValueError, match="nothing to tell apart"):
+    with pytest.raises(ValueError, match="at least two classes in y, got only 0"):
         compare(X, np.zeros(90))
     with pytest.raises(ValueError, match="features without labels"):
         compare(X)

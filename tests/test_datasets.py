@@ -28,6 +28,7 @@ from margindist.datasets import (
     make_twonorm,
     make_waveform,
     status,
+    tidy,
 )
 
 FOLDER = os.environ.get("MARGINDIST_DATA")
@@ -248,6 +249,29 @@ def test_encoder_bounds_the_number_of_categories(rng):
     X = pd.DataFrame({"code": rng.integers(0, 400, 2000).astype(str)})
     assert encoder(X).fit_transform(X).shape == (2000, 50)
     assert any("rarest share one column: 'code'" in note for note in encoding_notes(X))
+
+
+def test_what_is_missing_for_the_first_time_in_new_rows_is_filled_in():
+    X = pd.DataFrame({"n": [0.0, 1.0, 1.0], "c": pd.Categorical(["u", "v", "v"])})
+    new = pd.DataFrame({"n": [np.nan], "c": pd.Categorical([None], categories=["u", "v"])})
+    np.testing.assert_allclose(encoder(X).fit(X).transform(new), [[2 / 3, 0.0, 1.0]])
+
+
+def test_other_kinds_of_columns_are_made_tidy_or_refused():
+    X = pd.DataFrame({
+        "i": pd.array([1, None, 3], dtype="Int64"), "b": pd.array([True, None, True], dtype="boolean"),
+        "o": pd.Series(["u", None, "v"], dtype=object), "s": pd.array(["u", None, "v"], dtype="string"),
+        "t": [True, False, True],
+    })  # fmt: skip
+    neat = tidy(X)
+    assert [str(kind) for kind in neat.dtypes] == ["float64", "category", "category", "category", "bool"]
+    assert np.isfinite(encoder(neat).fit_transform(neat)).all()
+    assert tidy(neat) is neat
+    for name in ("b", "o", "s"):
+        with pytest.raises(DataError, match=rf"'{name}' has missing values that are not NaN; make it categorical"):
+            encoder(X[[name]])
+    with pytest.raises(DataError, match="'d' holds dates"):
+        encoder(pd.DataFrame({"d": pd.to_datetime(["2020-01-01", None])}))
 
 
 def test_encoder_of_arrays_and_sparse_matrices():

@@ -298,6 +298,11 @@ def test_partial_fit_learns_from_pieces():
     with pytest.raises(ValueError, match="first call of partial_fit needs classes"):
         LDMClassifier(solver="asgd").partial_fit(X, y)
     assert not hasattr(LDMClassifier(), "partial_fit")
+    fitted = LDMClassifier(solver="asgd").partial_fit(X[:, :3], y, classes=["bad", "good"]).fit(X, y)
+    with pytest.raises(ValueError, match="was fitted by fit"):
+        fitted.partial_fit(X, y)
+    with pytest.raises(ValueError, match="fit_intercept must be the same for all pieces"):
+        model.set_params(fit_intercept=not model.fit_intercept).partial_fit(X, y)
 
 
 def test_nystroem_with_all_rows_is_exact_and_with_few_is_close():

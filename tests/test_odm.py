@@ -384,6 +384,37 @@ def test_formed_and_multiplied_hessians_lead_to_the_same_round(outer, monkeypatc
     np.testing.assert_allclose(formed.coef_, multiplied.coef_, atol=1e-3 * np.abs(formed.coef_).max())
 
 
+def true_objective(model, X, y):
+    U = X @ model.coef_.T + model.intercept_
+    rows = np.arange(len(y))
+    own = U[rows, y]
+    U[rows, y] = -np.inf
+    short, beyond = (np.maximum(0.0, sign * (1.0 + sign * -model.theta - own + U.max(axis=1))) for sign in (1.0, -1.0))
+    price = model.lam / (len(y) * (1.0 - model.theta) ** 2)
+    norm = 0.5 * (np.vdot(model.coef_, model.coef_) + np.vdot(model.intercept_, model.intercept_))
+    return norm + price * np.sum(short**2 + model.mu * beyond**2)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("outer", ["concave", "frozen"])
+@pytest.mark.parametrize("scale", [1.0, 1e3, 1e5])
+def test_the_objective_is_that_of_the_weights_whatever_the_scale(scale, outer):
+    for X, y in (load_iris(return_X_y=True), load_wine(return_X_y=True)):
+        for lam in (1.0, 2.0**20):
+            model = ODMClassifier(lam, outer=outer, max_iter=100).fit(X * scale, y)
+            assert model.objective_ == pytest.approx(true_objective(model, X * scale, y), rel=1e-6)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_rows_that_are_all_alike_and_large(seed):
+    rng = np.random.default_rng(seed)
+    X = np.repeat(rng.standard_normal((1, 3)) * 2e6, 54, axis=0)
+    y = np.r_[np.arange(14), rng.integers(0, 14, 40)]
+    model = ODMClassifier(256.0, 0.2, 0.2, outer="frozen", fit_intercept=False).fit(X, y)
+    assert model.duality_gap_ <= 1e-3
+    assert model.objective_ == pytest.approx(256.0, rel=1e-3)  # no weights tell rows apart that are the same
+
+
 def test_descent_that_stalls_is_finished_by_newton(monkeypatch):
     X, y = load_iris(return_X_y=True)
     monkeypatch.setattr(multiclass, "is_favourable", lambda rows, n_classes: False)

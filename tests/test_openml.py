@@ -160,6 +160,17 @@ def test_descriptions_that_do_not_fit(server, change, sentence):
     assert sentence in refusal()
 
 
+def test_rows_without_a_label_are_left_out(server):
+    server.file = GLASS + b"\n214,1,1,1,1,1,1,1,1,1,?"
+    server.said["md5_checksum"] = hashlib.md5(server.file).hexdigest()
+    assert load("glass").X.shape == (214, 9)
+
+
+def test_a_file_that_is_all_labels(server):
+    server.said["ignore_attribute"] = [f"a{k}" for k in range(9)]
+    assert "no column besides" in refusal()
+
+
 def test_a_description_without_what_is_needed(server):
     del server.said["default_target_attribute"]
     assert "cannot be understood" in refusal()

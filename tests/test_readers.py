@@ -299,6 +299,25 @@ def test_sparse_arff(write):
         assert "line 7" in refusal(write("t.arff", header + "{1 yes}\n" + bad + "\n"))
 
 
+def test_a_question_mark_in_quotes_and_comments_behind_values(write):
+    header = "@relation r\n@attribute a {x, '?'} % odd\n@attribute c {R, M}\n@data\n"
+    data = read_file(write("t.arff", header + "'?', R\n?, M\nx, R\n"))
+    assert data.X["a"].isna().tolist() == [False, True, False] and data.X["a"][0] == "?"
+
+
+def test_columns_may_be_asked_for_as_text(write):
+    file = write("t.csv", "code,y\n007,u\n08,v\n")
+    assert read_file(file, target="y").X[0, 0] == 7.0
+    assert read_file(file, target="y", text=["code"]).X["code"].tolist() == ["007", "08"]
+
+
+def test_row_names_of_pandas_are_no_column(tmp_path):
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0, 4.0], "y": list("uvuv")})
+    frame[frame.a > 1].to_parquet(tmp_path / "t.parquet")
+    data = read_file(tmp_path / "t.parquet")
+    assert data.feature_names == ("a",) and data.target_name == "y"
+
+
 def test_keel_dialect_of_arff(write):
     header = "@relation r\n@attribute a real [0.0, 1.0]\n@attribute c {R, M}\n@inputs a\n@outputs c\n"
     data = read_file(write("t.dat", header + "@data\n0.5, R\n0.25, M\n"))

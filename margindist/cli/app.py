@@ -4,6 +4,7 @@ import os
 import shlex
 import sys
 import traceback
+import warnings
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -114,6 +115,7 @@ def run(arguments=None):
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
+    warnings.showwarning = _show_warning
     try:
         code = commands.main(arguments, prog_name="margindist", standalone_mode=False, obj=state)
         sys.stdout.flush()
@@ -121,6 +123,9 @@ def run(arguments=None):
     except (KeyboardInterrupt, click.Abort):
         _complain("interrupted before anything was finished.", state)
         return INTERRUPTED
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help(), err=True)
+        return 2
     except click.UsageError as error:
         path = error.ctx.command_path if error.ctx is not None else "margindist"
         _complain(f"{_sentence(error.format_message())} Try {path} --help.", state)
@@ -141,6 +146,11 @@ def run(arguments=None):
     except Exception as error:
         _complain(f"an error of ours, {type(error).__name__}: {error}; --debug shows where.", state)
         return 1
+
+
+def _show_warning(message, category, filename, lineno, file=None, line=None):
+    """Say a warning in a line, without where in the library it arose."""
+    click.echo(f"margindist: warning: {' '.join(str(message).split())}", err=True)
 
 
 def _sentence(text):

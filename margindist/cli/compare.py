@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from margindist.cli.app import INTERRUPTED, debug_option
-from margindist.cli.terminal import Duration, ProgressLine, complete_data, complete_methods, write_whole
+from margindist.cli.terminal import Duration, ProgressLine, check_outputs, complete_data, complete_methods, write_whole
 
 _EPILOG = """
 \b
@@ -80,12 +80,13 @@ def compare(
     from margindist.experiments.methods import BY_KEY
 
     output = output or Path(f"{_stem(data)}.html")
-    _check_places(output, json_file, csv_file)
+    store = store or default_store(output)
+    check_outputs([output, json_file, csv_file, store], [data])
     line = ProgressLine({key: method.label for key, method in BY_KEY.items()})
     try:
         comparison = compare(
             data, target=target, methods=_keys(methods), splits=splits or 5, repeats=repeats or (1 if quick else 2),
-            seed=seed, quick=quick, n_jobs=jobs or -1, time_budget=time_budget, store=store or default_store(output),
+            seed=seed, quick=quick, n_jobs=jobs or -1, time_budget=time_budget, store=store,
             resume=resume, data_dir=data_dir, progress=line, say=lambda sentence: click.echo(sentence, err=True),
         )  # fmt: skip
     finally:
@@ -115,13 +116,6 @@ def _keys(methods):
     if methods and not keys:
         raise click.BadParameter("names no method, such as ldm,odm-rbf.", param_hint="--methods")
     return keys or None
-
-
-def _check_places(*paths):
-    """Hours of work must not end at a folder that does not exist."""
-    for path in paths:
-        if path is not None and str(path) != "-" and not Path(path).resolve().parent.is_dir():
-            raise OSError(f"{path}: its folder does not exist; make it first, or name another place.")
 
 
 def _show(comparison, to_stderr):

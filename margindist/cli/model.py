@@ -10,7 +10,9 @@ import click
 import numpy as np
 
 from margindist.cli.app import debug_option
-from margindist.cli.terminal import complete_data, complete_methods, write_whole
+from margindist.cli.terminal import check_outputs, complete_data, complete_methods, write_whole
+
+_TABLES = (".csv", ".txt", ".parquet")
 
 
 @click.command(
@@ -51,8 +53,7 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
     from margindist.experiments.compare import train
     from margindist.models import save_model
 
-    if not output.resolve().parent.is_dir():
-        raise OSError(f"{output}: its folder does not exist; make it first, or name another place.")
+    check_outputs([output], [data])
     start = time.perf_counter()
     trained = train(
         data, target=target, method=key, parameters=_settings(given), folds=folds, seed=seed, quick=quick,
@@ -63,7 +64,7 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
         trained.model, output, feature_names=dataset.feature_names or None, target_name=dataset.target_name,
         data_name=dataset.name, data_checksum=dataset.checksum, notes=dataset.notes,
     )  # fmt: skip
-    for note in dataset.notes:
+    for note in [*dataset.notes, *trained.notes]:
         click.echo(note)
     chosen = ", ".join(f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
                        for name, value in trained.parameters.items())  # fmt: skip
@@ -84,8 +85,15 @@ def _settings(given):
         try:
             settings[name.strip()] = ast.literal_eval(value)
         except (ValueError, SyntaxError):
-            settings[name.strip()] = value
+            settings[name.strip()] = _number_or_text(value)
     return settings
+
+
+def _number_or_text(value):
+    try:
+        return float(value)  # inf and nan are no literals
+    except ValueError:
+        return value
 
 
 @click.command(
@@ -115,50 +123,65 @@ def predict(model, data, output):
     from margindist.datasets import read_file
     from margindist.models import load_model, read_metadata
 
+    check_outputs([output], [model, data])
+    if output != "-" and Path(output).suffix.lower() not in _TABLES:
+        raise click.UsageError(f"{output}: predictions are written as {', '.join(_TABLES)}; name a file that ends so.")
     metadata, fitted = read_metadata(model), load_model(model)
-    dataset = read_file(data, target=False)
+    dataset = read_file(data, target=False, text=_columns_of(fitted, "categories"))
     X = _arranged(dataset, fitted, metadata)
-    decision = np.asarray(fitted.decision_function(X))
-    labels = fitted.classes_[(decision > 0).astype(int) if decision.ndim == 1 else decision.argmax(axis=1)]
+    decision, labels = np.asarray(fitted.decision_function(X)), fitted.predict(X)
     columns = {"prediction": labels}
     if decision.ndim == 1:
         columns["decision"] = decision
     else:
         columns |= {f"decision_{label}": decision[:, k] for k, label in enumerate(fitted.classes_)}
     _write_columns(columns, output)
-    if metadata.target_name in dataset.feature_names and output != "-":
-        truth = np.asarray(_column(dataset, metadata.target_name)).astype(str)
-        right = np.mean(truth == _as_text(labels))
-        click.echo(f"Accuracy on the {len(truth)} rows, which have {metadata.target_name!r} too: {right:.3f}")
+    if metadata.target_name in dataset.feature_names:
+        truth, known = _truth(dataset, metadata.target_name)
+        right = np.mean(truth[known] == labels.astype(str)[known]) if known.any() else np.nan
+        said = f"Accuracy on the {known.sum()} rows that have {metadata.target_name!r} too: {right:.3f}"
+        click.echo(said, err=output == "-")
     if output != "-":
         click.echo(f"Predictions: {Path(output).resolve()}")
 
 
-def _column(dataset, name):
+def _truth(dataset, name):
+    """Return a column as labels in text, and where it has a value."""
+    from margindist.datasets.tables import labels_of
+
     X = dataset.X
-    return X[name] if hasattr(X, "columns") else X[:, dataset.feature_names.index(name)]
+    column = X[name] if hasattr(X, "columns") else X[:, dataset.feature_names.index(name)]
+    known = ~column.isna().to_numpy() if hasattr(column, "isna") else ~np.isnan(column)
+    values = np.asarray(column)
+    if values.dtype.kind != "f":
+        return values.astype(str), known
+    found = np.full(len(values), "", dtype=object)
+    found[known] = labels_of(values[known]).astype(str)
+    return found, known
 
 
-def _as_text(labels):
-    return np.asarray(labels).astype(str)
+def _columns_of(fitted, kind):
+    """Return the names of the columns that the model takes as this kind."""
+    coder = fitted[0] if hasattr(fitted, "steps") else None
+    return tuple(name for step, _, names in getattr(coder, "transformers_", ()) if step == kind for name in names)
 
 
 def _arranged(dataset, fitted, metadata):
     """The columns that the model takes, in its order."""
     import scipy.sparse as sp
 
-    X, names, wanted = dataset.X, dataset.feature_names, metadata.feature_names
+    X, names, wanted, file = dataset.X, dataset.feature_names, metadata.feature_names, Path(dataset.source).name
     if sp.issparse(X):
         expected = fitted.n_features_in_
         if X.shape[1] > expected:
-            raise ValueError(f"{dataset.name}: has {X.shape[1]} columns, but the model takes {expected}.")
+            raise ValueError(f"{file}: has {X.shape[1]} columns, but the model takes {expected}.")
         return sp.csr_matrix((X.data, X.indices, X.indptr), shape=(X.shape[0], expected))
     if wanted and names:
         missing = [name for name in wanted if name not in names]
         if missing:
             more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
             raise ValueError(
-                f"{dataset.name}: lacks the column{'s' if missing[1:] else ''} "
+                f"{file}: lacks the column{'s' if missing[1:] else ''} "
                 f"{', '.join(map(repr, missing[:3]))}{more}, which the model needs."
             )
         X = X[list(wanted)] if hasattr(X, "columns") else X[:, [names.index(name) for name in wanted]]
@@ -173,14 +196,13 @@ def _kinds_as_fitted(X, fitted):
     """A column of categories may hold numbers only in the new rows; a column of numbers must hold numbers."""
     import pandas as pd
 
-    coder = fitted[0] if hasattr(fitted, "steps") else None
     X = X.copy()
-    for kind, _, names in getattr(coder, "transformers_", ()):
-        for name in names if kind in ("numbers", "categories") else ():
-            if kind == "categories" and pd.api.types.is_numeric_dtype(X[name]):
-                X[name] = X[name].map(lambda value: f"{value:g}", na_action="ignore").astype(object)
-            elif kind == "numbers" and not pd.api.types.is_numeric_dtype(X[name]):
-                raise ValueError(f"the column {name!r} must hold numbers, as it did for the model.")
+    for name in _columns_of(fitted, "categories"):
+        if pd.api.types.is_numeric_dtype(X[name]):  # a file that tells numbers from text, and holds numbers here
+            X[name] = X[name].map(lambda value: f"{value:.15g}", na_action="ignore").astype(object)
+    for name in _columns_of(fitted, "numbers"):
+        if not pd.api.types.is_numeric_dtype(X[name]):
+            raise ValueError(f"the column {name!r} must hold numbers, as it did for the model.")
     return X if hasattr(fitted, "feature_names_in_") else X.to_numpy(dtype=float)
 
 
@@ -217,5 +239,6 @@ def export(model, output):
     from margindist.models import load_model
     from margindist.onnx import to_onnx
 
+    check_outputs([output], [model])
     write_whole(output, to_onnx(load_model(model)).SerializeToString())
     click.echo(f"ONNX model: {Path(output).resolve()}")

@@ -65,7 +65,7 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
     EXPERIMENT is a table or figure such as ldm-table-2, or the beginning of several, such as ldm; all of them if none
     is named.
     """
-    from margindist.experiments.reproduce import overview, repeat, reproduce, select
+    from margindist.experiments.reproduce import overview, plan, repeat, reproduce, select
 
     store = store or output / "results.sqlite"
     try:
@@ -75,6 +75,8 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
             raise click.exceptions.Exit(0 if all(same) else 1)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
+    if not plan(chosen, only=options["only"]):
+        raise click.UsageError(f"no data set or method matches --only {' '.join(options['only'])}.")
     if listing:
         click.echo(overview(chosen, store, only=options["only"], splits=options["splits"]))
         return

@@ -64,6 +64,20 @@ def clock(seconds):
     return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"
 
 
+def check_outputs(outputs, inputs=()):
+    """Refuse what hours of work must not end with: a folder that is not there, an input overwritten, a place twice."""
+    taken = {Path(path).resolve() for path in inputs if os.path.isfile(path)}
+    for path in outputs:
+        if path is None:
+            continue
+        place = path if str(path) == "-" else Path(path).resolve()
+        if place in taken:
+            raise click.UsageError(f"{path} is read, or written to, already; name another place for what is written.")
+        taken.add(place)
+        if place != "-" and not place.parent.is_dir():
+            raise OSError(f"{path}: its folder does not exist; make it first, or name another place.")
+
+
 def write_whole(path, content):
     """Write text or bytes to a file at once; "-" is the standard output."""
     if str(path) == "-":

@@ -2,7 +2,7 @@
 
 from margindist.datasets.catalogue import Entry, Printed, Status, catalogue, find, load, status
 from margindist.datasets.dataset import DataError, Dataset, content_checksum
-from margindist.datasets.encoding import encoder, encoding_notes
+from margindist.datasets.encoding import encoder, encoding_notes, tidy
 from margindist.datasets.generators import make_ringnorm, make_threshold, make_twonorm, make_waveform
 from margindist.datasets.readers import read_file
 
@@ -24,4 +24,5 @@ __all__ = [
     "make_waveform",
     "read_file",
     "status",
+    "tidy",
 ]

@@ -23,6 +23,10 @@ _ATTRIBUTE = re.compile(rf"@attribute\s+({_QUOTED}|[^\s{{'\"]+)\s*(.*)$", re.IGN
 _NUMERIC = re.compile(r"(numeric|real|integer)\b", re.IGNORECASE)
 
 
+class _Quoted(str):
+    """A field that stood in quotes: a question mark there is a value, not a missing one."""
+
+
 class _Attribute(NamedTuple):
     name: str
     kind: str  # "number", "nominal", "string" or "date"
@@ -80,7 +84,7 @@ def _attribute(text, number, name):
     if _NUMERIC.match(kind):
         return _Attribute(label, "number", {})
     if kind.startswith("{"):
-        levels = _split(kind.strip("{} \t"), number, name)
+        levels = _split(kind[1 : kind.rfind("}")].strip() if "}" in kind else kind[1:].strip(), number, name)
         return _Attribute(label, "nominal", {level: k for k, level in enumerate(dict.fromkeys(levels))})
     if kind.lower().startswith(("string", "date")):
         return _Attribute(label, kind[:6].lower().split()[0], {})
@@ -143,7 +147,7 @@ def _sparse_columns(rows, attributes, name):
 
 
 def _value(attribute, field, number, name):
-    missing = field in ("?", "<null>", "")
+    missing = type(field) is str and field in ("?", "<null>", "")
     if attribute.kind == "number":
         try:
             value = math.nan if missing else float(field)
@@ -192,5 +196,5 @@ def _split(text, number, name):
 
 def _unquote(field):
     if len(field) >= 2 and field[0] in "'\"" and field[-1] == field[0]:
-        return re.sub(r"\\(.)", r"\1", field[1:-1])
+        return _Quoted(re.sub(r"\\(.)", r"\1", field[1:-1]))
     return field

@@ -31,12 +31,15 @@ def decoded_lines(file, name):
         yield text
 
 
-def read_delimited(opened, name, head):
-    """Return a :class:`Table` from delimited text; ``opened`` opens the file anew, ``head`` is how it begins."""
+def read_delimited(opened, name, head, text=()):
+    """Return a :class:`Table` from delimited text; ``opened`` opens the file anew, ``head`` is how it begins.
+
+    Columns named in ``text`` are text, whatever they hold.
+    """
     whole_lines = head[: head.rfind(b"\n") + 1] or head
     sample = list(islice(decoded_lines(whole_lines.splitlines(keepends=True), name), _SAMPLE_LINES))
     delimiter = _sniff_delimiter(sample)
-    text = set()
+    text = set(text)
     while True:
         with opened() as file:
             columns, names, notes, late = _read(file, name, delimiter, text)
@@ -51,7 +54,7 @@ def read_delimited(opened, name, head):
 
 
 def _read(file, name, delimiter, text):
-    """Read all rows; return columns, names, notes, and the columns that turned out to be text after numbers."""
+    """Read all rows; return columns, names, notes, and names of those that turned out to be text after numbers."""
     rows = _rows(file, delimiter, name)
     block = list(islice(rows, _SAMPLE_LINES))
     if not block:
@@ -64,7 +67,7 @@ def _read(file, name, delimiter, text):
     else:
         names = tuple(f"x{k}" for k in range(len(block[0][1])))
         notes = ("The first line was taken as data, so columns are called x0, x1, and so on.",)
-    columns = [_Column(column, k in text, delimiter != ",") for k, column in enumerate(names)]
+    columns = [_Column(column, column in text, delimiter != ",") for column in names]
     while block:
         for line, fields in block:
             if len(fields) != len(names):
@@ -73,7 +76,7 @@ def _read(file, name, delimiter, text):
         for column, values in zip(columns, zip(*(fields for _, fields in block), strict=True), strict=True):
             column.extend(values, lines, name)
         block = list(islice(rows, _BLOCK_ROWS))
-    return columns, names, notes, {k for k, column in enumerate(columns) if column.late}
+    return columns, names, notes, {column.name for column in columns if column.late}
 
 
 def _rows(file, delimiter, name):

@@ -7,7 +7,9 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder
 
-__all__ = ["encoder", "encoding_notes"]
+from margindist.datasets.dataset import DataError
+
+__all__ = ["encoder", "encoding_notes", "tidy"]
 
 _MOST_CATEGORIES = 50
 
@@ -18,13 +20,13 @@ def encoder(X):
     Numbers: missing values become the column's mean, then each column is scaled to [0, 1]. Categories (categorical,
     string, object and bool columns): missing values become the commonest one, then one 0/1 column a category; beyond 50
     categories the rarest share one column, and categories not seen in ``fit`` count as rare, or as none. Sparse
-    matrices: each column is divided by its largest absolute value, which keeps zeros. Where X misses no value there is
-    no step for missing ones.
+    matrices: each column is divided by its largest absolute value, which keeps zeros. Missing is NaN; columns that use
+    None or pandas' NA are to be made categorical first, which :func:`tidy` does.
 
     Parameters
     ----------
     X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
-        The data; what is looked at are the kinds of its columns and whether values are missing.
+        The data; what is looked at are the kinds of its columns.
 
     Returns
     -------
@@ -44,12 +46,11 @@ def encoder(X):
     if sp.issparse(X):
         return MaxAbsScaler()
     if not hasattr(X, "columns"):
-        return _imputed(_missing(X).any(), "mean", "scale", MinMaxScaler())
+        return _imputed("mean", "scale", MinMaxScaler())
     kinds = _kinds(X)
-    missing = {kind: X[names].isna().to_numpy().any() for kind, names in kinds.items()}
     parts = (
-        ("numbers", _imputed(missing["numbers"], "mean", "scale", MinMaxScaler())),
-        ("categories", _imputed(missing["categories"], "most_frequent", "encode", _one_hot())),
+        ("numbers", _imputed("mean", "scale", MinMaxScaler())),
+        ("categories", _imputed("most_frequent", "encode", _one_hot())),
         ("flags", _one_hot()),
     )
     steps = [(kind, transformer, kinds[kind]) for kind, transformer in parts if kinds[kind]]
@@ -97,10 +98,43 @@ def encoding_notes(X):
     return tuple(notes)
 
 
-def _imputed(missing, strategy, name, transformer):
-    """Return a pipeline that fills in missing values, where there are any, and transforms."""
-    impute = [("impute", SimpleImputer(strategy=strategy, keep_empty_features=True))] if missing else []
-    return Pipeline([*impute, (name, transformer)])
+def tidy(X):
+    """Return a frame whose columns are float64, bool or categorical, with NaN for every missing value.
+
+    Parameters
+    ----------
+    X : DataFrame of shape (n_samples, n_features)
+        Its columns may be of any kind but dates.
+
+    Returns
+    -------
+    DataFrame
+        X itself where nothing is to be changed.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> tidy(pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "c": ["red", None]})).dtypes.astype(str).tolist()
+    ['float64', 'category']
+    """
+    changed = {}
+    for name, dtype in X.dtypes.items():
+        kind = getattr(dtype, "kind", "O")
+        plain = isinstance(dtype, np.dtype)
+        if kind in "iuf" and not plain:
+            changed[name] = X[name].astype(np.float64)
+        elif kind == "b" and not plain:
+            whole = X[name].notna().all()
+            changed[name] = X[name].astype(bool) if whole else X[name].map(str, na_action="ignore").astype("category")
+        elif kind not in "iufbmM" and str(dtype) != "category":
+            changed[name] = X[name].astype(object).where(X[name].notna(), np.nan).astype("category")
+    return X.assign(**changed) if changed else X
+
+
+def _imputed(strategy, name, transformer):
+    """Return a pipeline that fills in missing values and transforms; rows to predict may miss what none did before."""
+    impute = SimpleImputer(strategy=strategy, keep_empty_features=True)
+    return Pipeline([("impute", impute), (name, transformer)])
 
 
 def _missing(X):
@@ -118,8 +152,25 @@ def _kinds(X):
     kinds = {"numbers": [], "categories": [], "flags": []}
     for name, dtype in X.dtypes.items():
         kind = getattr(dtype, "kind", "O")
+        if kind in "mM":
+            raise DataError(
+                f"The column {name!r} holds dates; make numbers of it first, such as days since one of them."
+            )
+        if kind not in "iuf" and _has_other_gaps(X[name]):
+            raise DataError(
+                f"The column {name!r} has missing values that are not NaN; make it categorical: "
+                f"X[{name!r}].astype('category')."
+            )
         kinds["numbers" if kind in "iuf" else "flags" if kind == "b" else "categories"].append(name)
     return kinds
+
+
+def _has_other_gaps(column):
+    """Tell whether a column has None or pandas' NA among its values, which SimpleImputer does not take for missing."""
+    if str(column.dtype) == "category":
+        return False
+    gaps = column[column.isna()]
+    return any(not isinstance(gap, float) for gap in gaps)
 
 
 def _number_notes(missing):

@@ -44,7 +44,7 @@ class _Remote(NamedTuple):
     target: str
     left_out: tuple[str, ...]
     url: str
-    md5: str | None
+    md5: str
 
 
 def read_openml(name, recipe):
@@ -73,10 +73,13 @@ def read_openml(name, recipe):
     table = read_arff(partial(open, path, "rb"), path.name, b"")
     if remote.target not in table.names:
         raise DataError(f"{name}: OpenML's file has no column {remote.target!r}, which is said to be the target.")
+    table = table.where_known(remote.target)
     data = table_to_dataset(
         _without(table, {*remote.left_out, *recipe.get("drop", ()), remote.target}),
         target=False, name=name, file=path.name, source=path.name,
     )  # fmt: skip
+    if not data.feature_names:
+        raise DataError(f"{name}: OpenML's file has no column besides those that are no features.")
     return data.X, labels_of(table.column(remote.target)).astype(str), data.feature_names
 
 
@@ -102,10 +105,11 @@ def _is_whole(described, path):
     if not (described.is_file() and path.is_file()):
         return False
     try:
-        md5 = json.loads(described.read_text(encoding="utf-8")).get("md5_checksum")
-    except (ValueError, AttributeError):
+        said = json.loads(described.read_text(encoding="utf-8"))
+        md5 = said["md5_checksum"] if {"name", "url", "default_target_attribute"} <= said.keys() else ""
+    except (ValueError, KeyError, AttributeError):
         return False
-    return not md5 or _md5(path) == md5
+    return _md5(path) == md5
 
 
 def _md5(path):
@@ -163,7 +167,7 @@ def _remote(described, name, recipe):
         for entry in np.atleast_1d(said.get(key) or [])
         for column in str(entry).split(",")
     )
-    return _Remote(said["name"], said["default_target_attribute"], left_out, said["url"], said.get("md5_checksum"))
+    return _Remote(said["name"], said["default_target_attribute"], left_out, said["url"], said["md5_checksum"])
 
 
 def _fetch(name, remote, path):
@@ -183,7 +187,7 @@ def _fetch(name, remote, path):
             f"{name}: the download from OpenML broke off after {part.stat().st_size:,} bytes; try again, and it goes "
             "on from there."
         )
-    if remote.md5 and _md5(part) != remote.md5:
+    if _md5(part) != remote.md5:
         part.unlink()
         raise DataError(f"{name}: what OpenML sent is damaged (its MD5 is another one) and was deleted; try again.")
     part.replace(path)

@@ -6,6 +6,7 @@ import gzip
 import lzma
 import re
 import zlib
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -38,10 +39,11 @@ FILE_ENDINGS = (
     "",
 )
 _MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # the row names that pandas stores beside the columns
 _SVMLIGHT_LINE = re.compile(rb"\s*[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)+\s*(#.*)?$", re.IGNORECASE)
 
 
-def read_file(path, *, target=None):
+def read_file(path, *, target=None, text=()):
     r"""Read a data set from a CSV, Parquet, LIBSVM/svmlight, ARFF or NPZ file.
 
     The format is chosen by the file's ending, and by its content where the ending says nothing. Text formats may be
@@ -56,6 +58,8 @@ def read_file(path, *, target=None):
         file. None guesses: a column called target, class, label, y or the like, else the last one, or the first
         where that has few different values and the last has many. False reads a table without a target, as for
         prediction: ``y`` is None and no row or column is left out.
+    text : iterable of str, default=()
+        Columns of a delimited file to read as text, whatever they hold: 007 stays 007.
 
     Returns
     -------
@@ -122,7 +126,7 @@ def read_file(path, *, target=None):
         if kind == "parquet":
             table = _read_parquet(path, name)
         else:
-            read = read_arff if kind == "arff" else read_delimited
+            read = read_arff if kind == "arff" else partial(read_delimited, text=text)
             table = read(lambda: opener(path, "rb"), name, head)
     return table_to_dataset(table, target=target, name=label, file=name, source=str(path))
 
@@ -189,6 +193,8 @@ def _read_parquet(path, name):
     stored = pq.read_table(path)
     names, columns, left_out = [], [], []
     for field, chunked in zip(stored.schema, stored.columns, strict=True):
+        if _PANDAS_INDEX.fullmatch(field.name):
+            continue
         values = chunked.combine_chunks()
         if pa.types.is_dictionary(field.type):
             values = values.cast(field.type.value_type)

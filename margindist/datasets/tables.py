@@ -70,6 +70,11 @@ class Table(NamedTuple):
         """Return the column of this name."""
         return self.columns[self.names.index(name)]
 
+    def where_known(self, name):
+        """Return the table without the rows that miss a value in the column of this name."""
+        keep = ~_missing(self.column(name))
+        return self if keep.all() else self._replace(columns=[_rows(column, keep) for column in self.columns])
+
 
 def text_column(values):
     """Return strings as :class:`Text` with its levels in order; None is missing."""

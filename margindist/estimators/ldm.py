@@ -348,7 +348,8 @@ class LDMClassifier(MarginClassifier):
         """Take one pass of averaged stochastic gradients over a piece of the data (``solver="asgd"`` only).
 
         The pieces together are taken for the training set: after each, ``C`` and the lambdas weigh as in a set of all
-        samples seen so far. Averaging starts with the second piece. No certificate: it would need all the data.
+        samples seen so far. Averaging starts with the second piece. No certificate: it would need all the data. Pieces
+        go on from pieces, not from a ``fit``, which keeps nothing to go on from.
 
         Parameters
         ----------
@@ -375,11 +376,18 @@ class LDMClassifier(MarginClassifier):
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
         rows, problems = as_rows(data.X, self.fit_intercept), self._sign_vectors(data.codes)
         if not hasattr(self, "_stream"):
+            if hasattr(self, "n_iter_"):
+                raise ValueError(
+                    "LDMClassifier.partial_fit goes on from partial_fit, but this estimator was fitted by fit; take a "
+                    "new one, and give it all pieces."
+                )
             rng = self._rng()
             etas = [stochastic.calibrate(objective, rows, signs, data.weights, rng) for signs in problems]
             states = [stochastic.new_state(n_columns(rows)) for _ in problems]
             self._stream = _Stream(rng, etas, states, data.X.shape[0], 0.0)
             self.n_iter_ = 0
+        if (len(problems), n_columns(rows)) != (len(self._stream.states), len(self._stream.states[0].v)):
+            raise ValueError("LDMClassifier: fit_intercept must be the same for all pieces; take a new estimator.")
         stream = self._stream = self._stream._replace(seen=self._stream.seen + data.weights.sum())
         for signs, eta, state in zip(problems, stream.etas, stream.states, strict=True):
             stochastic.run_pass(

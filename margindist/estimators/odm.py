@@ -88,8 +88,7 @@ class ODMClassifier(MarginClassifier):
         Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
 
     solver : {"auto", "newton", "coordinate-descent"}, default="auto"
-        - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less; for the
-          joint problem by preconditioned conjugate gradients.
+        - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less.
         - "coordinate-descent": passes over the samples; for two classes followed by Newton steps where they stall.
 
         "auto" picks by shape, and changes to Newton steps where passes are slow; ``solver_`` says where it began.

@@ -28,7 +28,8 @@ from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold
 from sklearn.pipeline import Pipeline
 
 from margindist import __version__
-from margindist.datasets import Dataset, catalogue, encoder, encoding_notes, load, read_file
+from margindist.datasets import Dataset, catalogue, encoder, encoding_notes, load, read_file, tidy
+from margindist.datasets.tables import check_labels
 from margindist.experiments.methods import BY_KEY, Shape, UnknownMethod, choose
 from margindist.experiments.runner import Progress, run
 from margindist.experiments.search import search
@@ -386,6 +387,8 @@ class Trained(NamedTuple):
         Those chosen, and those given.
     inner_score : float or None
         Accuracy of the choice in the search's own cross-validation; None if nothing was searched.
+    notes : tuple of str
+        What was done to the columns, and what was not as asked.
     """
 
     model: Pipeline
@@ -393,6 +396,7 @@ class Trained(NamedTuple):
     label: str
     parameters: dict[str, Any]
     inner_score: float | None
+    notes: tuple[str, ...] = ()
 
 
 def train(
@@ -436,8 +440,11 @@ def train(
     X = coder.fit_transform(dataset.X)
     base = BY_KEY[method].estimator(seed).set_params(**given)
     grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
+    notes, least = encoding_notes(dataset.X), min(counts.values())
+    if grid and folds > least:
+        notes = (*notes, f"The smallest class has {least} rows only, so there are {least} folds, not {folds}.")
     if grid:
-        chooser = search(base, grid, folds=min(folds, min(counts.values())), seed=seed)
+        chooser = search(base, grid, folds=min(folds, least), seed=seed)
         if isinstance(chooser, GridSearchCV):
             chooser.set_params(error_score="raise")  # the classifier's own sentence, not one about 45 fits
         found = chooser.fit(X, dataset.y)
@@ -446,7 +453,7 @@ def train(
     else:
         model, inner = base.fit(X, dataset.y), None
     fitted = Pipeline([("encode", coder), ("classify", model)])
-    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner)
+    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner, notes)
 
 
 def _dataset(data, y, target, data_dir):
@@ -456,13 +463,19 @@ def _dataset(data, y, target, data_dir):
     if isinstance(data, (str, os.PathLike)):
         if os.path.isfile(data) or ((Path(data).suffix or os.sep in os.fspath(data)) and not _is_known(data)):
             return read_file(data, target=target), {"kind": "file", "path": os.fspath(data), "target": target}
+        if target is not None:
+            raise ValueError(
+                f"{os.fspath(data)} is a data set with a target of its own, so target cannot be {target!r}."
+            )
         where = None if data_dir is None else os.fspath(data_dir)
         return load(os.fspath(data), data_dir=data_dir), {"kind": "name", "name": os.fspath(data), "data_dir": where}
     if y is None:
         raise ValueError("compare: features without labels; pass y as well, or a Dataset, a file or a name.")
-    X = data if hasattr(data, "iloc") or sp.issparse(data) else np.asarray(data)
-    names = tuple(map(str, getattr(data, "columns", ())))
-    return Dataset("your data", X.tocsr() if sp.issparse(X) else X, np.asarray(y), names), {"kind": "arrays"}
+    X = tidy(data) if hasattr(data, "iloc") else data.tocsr() if sp.issparse(data) else np.asarray(data)
+    if X.shape[0] != len(y):
+        raise ValueError(f"compare: expected a label for each of the {X.shape[0]} rows of X, got {len(y)} labels.")
+    y = check_labels(np.asarray(y), "compare", "y")
+    return Dataset("your data", X, y, tuple(map(str, getattr(data, "columns", ())))), {"kind": "arrays"}
 
 
 def _is_known(name):
@@ -752,9 +765,8 @@ def _answer(comparison):
     ]
     commonest = max(comparison.about["classes"].values()) / sum(comparison.about["classes"].values())
     hardly = best.accuracy - commonest <= (best.accuracy_std or 0.0)
-    sentences.append(
-        f"Always naming the commonest class would give {commonest:.3f}{': that is hardly less' if hardly else ''}."
-    )
+    beside = ": that is more" if best.accuracy < commonest else ": that is hardly less" if hardly else ""
+    sentences.append(f"Always naming the commonest class would give {commonest:.3f}{beside}.")
     if len(rows) == 1:
         return sentences
     if best.splits < FEWEST_TESTED:

@@ -1,8 +1,8 @@
 """The methods that a comparison knows, as data: what each is called, how it is built, which parameters it tries.
 
 Grids are wide and coarse, and alike for all: four or five prices over four or five powers of ten, three widths of the
-RBF kernel. Prices of LDM's mean and variance grow with the number of rows (the hinge is a sum, they are averages), and
-the kernel's width follows the distances between the encoded rows.
+RBF kernel. Prices of LDM's mean and variance, and of ODM, grow with the number of rows (the hinge is a sum, they are
+averages), and the kernel's width follows the distances between the encoded rows.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -128,7 +128,7 @@ def _ldm(shape, few):
 
 
 def _odm(shape, few):
-    lams = tuple(4.0**k for k in ((2, 5, 8) if few else (0, 2, 4, 6, 8)))
+    lams = tuple(shape.scale * price for price in (_FEW_PRICES if few else _PRICES))
     return {"lam": lams, "mu": (0.4,) if few else (0.2, 0.8), "theta": (0.2, 0.6)}
 
 

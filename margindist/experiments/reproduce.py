@@ -298,20 +298,23 @@ def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) ->
     Returns
     -------
     bool
+        False if they are not the same; True too where no result was kept.
     """
     *names, split = name.split("/")
     if len(names) != 3 or not split.isdigit():
         raise ValueError(f"{name!r}: a cell is experiment/data set/method/split, as in ldm-table-2/vote/ldm/0.")
     cell, before = Cell(*names, int(split)), None
-    select([cell.experiment])
+    if cell not in plan(select([cell.experiment])):
+        raise ValueError(f"{name!r}: there is no such data set, method or split in {cell.experiment}.")
     if store.exists():
         with Store(store) as opened:
             before = opened.result(cell)
     search_rows = before.detail.get("search_rows") if before else None
     now = runner.attempt(partial(evaluate, data_dir=data_dir, search_rows=search_rows), cell)
     timed = experiments()[cell.experiment].kind == "time"
-    same = before is not None and _lasting(before, timed) == _lasting(now, timed)
-    say(f"{cell}\n  now:    {one_line(now)}\n  before: {one_line(before)}\n  {'the same' if same else 'not the same'}")
+    same = before is None or _lasting(before, timed) == _lasting(now, timed)
+    verdict = "" if before is None else f"\n  {'the same' if same else 'not the same'}"
+    say(f"{cell}\n  now:    {one_line(now)}\n  before: {one_line(before)}{verdict}")
     return same
 
 

@@ -482,8 +482,9 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
     if without:
         titles = "; ".join(experiment.title for experiment in without)
         blocks.append(Block("text", f"Without a result so far: {titles}."))
-    blocks.append(Block("heading", (2, "What became of the papers' claims")))
-    blocks.append(Block("list", [f"{one.experiment.title}. {said}" for one in found for said in verdicts(one)]))
+    claims = [f"{one.experiment.title}. {said}" for one in found for said in verdicts(one)]
+    if claims:
+        blocks += [Block("heading", (2, "What became of the papers' claims")), Block("list", claims)]
     return blocks
 
 

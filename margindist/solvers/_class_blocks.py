@@ -138,8 +138,8 @@ def _level(b, y, skip, A, D, q, order, zeta):
         for c in range(n):
             zeta[c] = b[order[c]] - t
             lowered += zeta[c]
-        for c in range(n):
-            zeta[c] *= S / lowered
+        for c in range(n):  # all at the level, to the last bit: they share
+            zeta[c] = zeta[c] * S / lowered if lowered > 0.0 else S / n
     return n, S
 
 

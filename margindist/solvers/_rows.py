@@ -478,7 +478,7 @@ def scatter(rows, which, weights, mean):
 
 def _add_dense_gram(rows, which, weights, shift, sign, lower):
     m, d = len(which), n_columns(rows)
-    block = max(64, _BLOCK_BYTES // (8 * d))
+    block = max(64, _BLOCK_BYTES // (8 * max(1, d)))
     scaled = np.empty((min(block, m), d))
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]

@@ -24,7 +24,7 @@ The certificate at W with these multipliers is ½‖W − Σ x_i v_i'‖² plus 
 
 import numpy as np
 from numba import njit
-from scipy.linalg import cho_factor
+from scipy.linalg import LinAlgError, cho_factor
 from scipy.linalg.lapack import dposv, dpotrs
 
 from margindist.solvers._class_blocks import block_step, certify, is_done, own_part, relative_to, spread, store
@@ -94,9 +94,10 @@ class ProximalNewton:
                 step, U = self._search(blocks, W, U, dW, ahead, V)
                 W += step * dW
             blocks, ahead = ahead, blocks
-            if done:
+            if done:  # scores were added up step by step: what is certified are those of W itself
                 weights[:, :k] = W
-                return blocks, n_iter, value, true, rest + gap
+                value, true, gap = relative_to(W, *certify(losses, blocks, 0, X @ W))
+                return blocks, n_iter, value, true, max(0.0, 0.5 * np.vdot(G, G) / value + gap)
             if gap > _SLOW * last:
                 self.width = _NARROW * self.width
             last = gap
@@ -111,20 +112,21 @@ class ProximalNewton:
         first = np.vdot(V, dU) - linear
         low, high, t = 0.0, np.inf, 1.0
         for _ in range(40):
-            there = U + t * dU
+            taken, there = t, U + t * dU
             _proximal(self.losses, blocks, self.width, there, ahead, V)
             now = linear + t * square - np.vdot(V, dU)
             if abs(now) <= 0.5 * first:
                 break
             low, high = (t, high) if now < 0.0 else (low, t)
             t = 0.5 * (low + high) if np.isfinite(high) else 2.0 * t
-        return t, there
+        return taken, there
 
     def _direction(self, blocks, G):
         """Return the Newton step against the gradient G."""
         active = np.flatnonzero((blocks.length > 0) | (blocks.beta > 0.0))
-        if self._is_small(blocks, active, G.shape):
-            return self._by_factor(blocks, active, G)
+        step = self._by_factor(blocks, active, G) if self._is_small(blocks, active, G.shape) else None
+        if step is not None:
+            return step
         losses, width, X = self.losses, self.width, self.X
         if 2 * len(active) < len(width):
             losses = losses._replace(codes=losses.codes[active], prices=losses.prices[active])
@@ -146,16 +148,21 @@ class ProximalNewton:
         return formed <= _PRODUCTS_SAVED * 4 * len(active) * d * k
 
     def _by_factor(self, blocks, active, G):
+        """The same from the Hessian itself; None where rounding has made that indefinite."""
         d, k = G.shape
         packed = np.zeros((k * (k + 1) // 2, d * (d + 1) // 2))
         _add_curvature(self.rows, self.losses, blocks, self.width, active, d, packed)
         H = _unpack(packed, np.empty((d * k, d * k)), d, k)
-        _, step, _ = dposv(H.T, -G.T.ravel(), lower=0, overwrite_a=1, overwrite_b=1)
-        return step.reshape(k, d).T.copy()
+        _, step, failed = dposv(H.T, -G.T.ravel(), lower=0, overwrite_a=1, overwrite_b=1)
+        return None if failed else step.reshape(k, d).T.copy()
 
     def _by_products(self, losses, blocks, width, X, active, G):
         """The same by conjugate gradients, of the rows that are active."""
-        apply = self.preconditioner.prepare(losses, blocks, width, active)
+        try:
+            apply = self.preconditioner.prepare(losses, blocks, width, active)
+        except LinAlgError:  # rounding has made a factor's matrix indefinite
+            self.preconditioner = _Diagonal(self.rows, self.X)
+            apply = self.preconditioner.prepare(losses, blocks, width, active)
         dW, R, image = np.zeros_like(G), -G, np.empty((len(active), G.shape[1]))
         Z = apply(R)
         P, square, products = Z, np.vdot(R, Z), 0
