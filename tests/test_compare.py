@@ -115,7 +115,12 @@ def test_other_plans_and_changed_data_do_not_mix(data, tmp_path):
     assert said == ["There is nothing to resume yet, so this starts from the beginning."]
     said.clear()
     compare(X, y, **{**settings, "resume": False}, say=said.append)
-    assert said == ["8 results of the same comparison are computed anew; with --resume they would have been kept."]
+    assert said == [
+        "8 results of the same comparison are computed anew; the old ones are in results.sqlite.old. With --resume "
+        "they would have been kept."
+    ]
+    with Store(tmp_path / "results.sqlite.old") as old:
+        assert len(old.results(first.plan.experiment)) == 8
 
 
 def made(scores_by_method, splits=5, failed=()):

@@ -305,6 +305,13 @@ def test_a_question_mark_in_quotes_and_comments_behind_values(write):
     assert data.X["a"].isna().tolist() == [False, True, False] and data.X["a"][0] == "?"
 
 
+def test_a_few_words_in_a_column_of_numbers_are_pointed_out(write):
+    rows = "".join(f"{'unknown' if k % 30 == 3 else k},{k % 5},{'uv'[k % 2]}\n" for k in range(120))
+    notes = read_file(write("t.csv", "a,,y\n" + rows)).notes
+    assert "The column 'a' was read as text, for 4 of its 120 values are no numbers, such as 'unknown'." in notes
+    assert "Without a name, and called by their place: x1." in notes
+
+
 def test_columns_may_be_asked_for_as_text(write):
     file = write("t.csv", "code,y\n007,u\n08,v\n")
     assert read_file(file, target="y").X[0, 0] == 7.0

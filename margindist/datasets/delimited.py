@@ -13,6 +13,7 @@ __all__ = ["decoded_lines", "read_delimited"]
 
 _BLOCK_ROWS = 20_000
 _SAMPLE_LINES = 50
+_FEW_WORDS = 0.2  # share of words below which a column looks like one of numbers
 _DELIMITERS = ("\t", ";", "|", ",")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?|[+-]?\d+,?")
 
@@ -39,7 +40,7 @@ def read_delimited(opened, name, head, text=()):
     whole_lines = head[: head.rfind(b"\n") + 1] or head
     sample = list(islice(decoded_lines(whole_lines.splitlines(keepends=True), name), _SAMPLE_LINES))
     delimiter = _sniff_delimiter(sample)
-    text = set(text)
+    asked, text = frozenset(text), set(text)
     while True:
         with opened() as file:
             columns, names, notes, late = _read(file, name, delimiter, text)
@@ -50,6 +51,7 @@ def read_delimited(opened, name, head, text=()):
         raise DataError(f"{name}: the file has no rows below its first line.")
     if any(column.comma for column in columns):
         notes = (*notes, "Commas within numbers were taken as decimal points.")
+    notes = (*notes, *(remark for column in columns if column.name not in asked and (remark := column.remark())))
     return Table(names, [column.finish() for column in columns], notes)
 
 
@@ -151,6 +153,19 @@ class _Column:
         self.comma = True
         return np.array([float(value.replace(",", ".")) for value in values])
 
+    def remark(self):
+        """Return a sentence if a few values alone make text of what else would be numbers; else None."""
+        levels = list(self._levels or ())
+        words = [k for k, level in enumerate(levels) if not _is_number(level)]
+        counts = np.bincount(np.concatenate(self._blocks) + 1, minlength=len(levels) + 1)[1:] if levels else []
+        others = int(sum(counts[k] for k in words))
+        if not 0 < others < _FEW_WORDS * sum(counts):
+            return None
+        return (
+            f"The column {self.name!r} was read as text, for {others} of its {int(sum(counts))} values "
+            f"{'is no number' if others == 1 else 'are no numbers'}, such as {levels[words[0]]!r}."
+        )
+
     def finish(self):
         """Return the column as numbers or :class:`Text`."""
         stored = np.concatenate(self._blocks)
@@ -195,7 +210,11 @@ def _header(rows):
             copies += 1
             name, renamed = f"{field or f'x{k}'}.{copies}", True
         names.append(name)
-    return tuple(names), ("Columns of the same name were numbered.",) if renamed else ()
+    notes = ["Columns of the same name were numbered."] * renamed
+    unnamed = [name for name, field in zip(names, first) if not field]
+    if unnamed:
+        notes.append(f"Without a name, and called by their place: {', '.join(unnamed)}.")
+    return tuple(names), tuple(notes)
 
 
 def _is_number(field):

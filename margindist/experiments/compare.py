@@ -564,7 +564,9 @@ def _begin(store, plan, about, resume, say):
         else:
             say("There is nothing to resume yet, so this starts from the beginning.")
     elif kept:
-        say(f"{kept} results of the same comparison are computed anew; with --resume they would have been kept.")
+        old = store.copy_aside()
+        stay = f"; the old ones are in {old.name}" if old else ""
+        say(f"{kept} results of the same comparison are computed anew{stay}. With --resume they would have been kept.")
         store.forget(plan.cells())
     store.note("compare", {"plan": asdict(plan), "about": about})
 

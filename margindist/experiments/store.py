@@ -14,7 +14,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -214,6 +214,16 @@ class Store:
             ).fetchall()
         finished = {Cell(*row) for row in rows}
         return [cell for cell in cells if cell not in finished]
+
+    def copy_aside(self) -> Path | None:
+        """Copy the file to one with the ending ``.old``; return that, or None for a store in memory."""
+        if str(self.path) == ":memory:":
+            return None
+        old = Path(f"{self.path}.old")
+        old.unlink(missing_ok=True)
+        with self._lock, closing(sqlite3.connect(old)) as copied:
+            self._connection.backup(copied)
+        return old
 
     def forget(self, cells: Iterable[Cell]) -> None:
         """Remove the results of these cells."""
