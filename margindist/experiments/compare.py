@@ -498,6 +498,8 @@ def _plan(dataset, source, methods, splits, repeats, seed, quick):
     shape = _shape(dataset.X, len(counts))
     choice = choose(methods, shape)
     grids = {m.key: {k: list(v) for k, v in m.grid(shape, quick).items()} for m in choice.methods}
+    if len(counts) > 2 and "svc" in grids:
+        notes.append("SVC's scores of more than two classes are votes: its margins come in steps, unlike the others'.")
     plan = Plan(dataset.name, dataset.checksum, grids, splits, repeats, folds, seed)
     about = {
         "source": source,
