@@ -124,3 +124,26 @@ def test_a_fit_that_fails_leaves_the_last_model(classifier, iris):
     with pytest.raises(ValueError):
         model.fit(X[:50, :2], y[:50])  # one class only
     np.testing.assert_array_equal(model.predict(X), expected)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("value", "classifier"),
+    [
+        (1.0, ODMClassifier(kernel="rbf")),
+        (1.0, ODMClassifier(kernel="poly")),
+        (1.0, LDMClassifier(kernel="rbf", fit_intercept=False)),
+        (1.0, MSVMAvClassifier(kernel="rbf", fit_intercept=False)),
+        (0.0, MSVMAvClassifier(kernel="poly", fit_intercept=False)),
+        (0.0, ROMMAClassifier(kernel="poly")),
+        (0.0, ALMAClassifier(kernel="poly")),
+        (0.0, MICRAClassifier(kernel="poly")),
+    ],
+    ids=repr,
+)
+def test_without_support_the_scores_are_the_intercepts(classifier, value):
+    X, y = np.full((10, 2), value), np.arange(10) % 2
+    model = clone(classifier).fit(X, y)
+    assert len(model.support_) == 0
+    np.testing.assert_array_equal(model.decision_function(X), np.repeat(model.intercept_, 10))
+    assert set(model.predict(X)) <= {0, 1}

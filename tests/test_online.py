@@ -619,3 +619,11 @@ def test_p_norms_find_few_relevant_features_faster():
     assert bent.converged_ and plain.converged_
     share = [np.sort(np.abs(m.coef_[0]))[-16:].sum() / np.abs(m.coef_[0]).sum() for m in (plain, bent)]
     assert share[1] > share[0]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_step_of_micra_that_would_end_at_zero_is_not_made():
+    X, y = [[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0]], [1, 1, 0]
+    model = MICRAClassifier(fit_intercept=False).fit(X, y)
+    assert np.isfinite(model.coef_).all()
+    assert np.linalg.norm(model.coef_) == pytest.approx(1.0)

@@ -439,6 +439,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         if self.kernel == "precomputed":
             return X[:, self.support_] @ self.dual_coef_.T + self.intercept_
+        if not len(self.support_):  # no row tells the classes apart, and kernels take no empty arrays
+            return np.tile(self.intercept_, (X.shape[0], 1))
         block = max(1, 2**24 // len(self.support_))  # kernel values of at most 128 MB at a time
         parts = [
             self.kernel_(X[start : start + block], self.support_vectors_) @ self.dual_coef_.T

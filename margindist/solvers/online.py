@@ -313,7 +313,9 @@ def _micra_step(method, track, inner, z_square):
     size = np.sqrt(track.square)
     rate = method.eta / (longest(method, track) * float(track.n_updates) ** method.zeta)
     square = 1.0 + 2.0 * rate * inner / size + rate * rate * z_square
-    return rate / np.sqrt(square), 1.0 / (size * np.sqrt(square)), 1.0, square > 0.0
+    if square <= _PARALLEL:  # the step ends at zero, which has no direction; what is left is rounding
+        return 0.0, 1.0, track.square, False
+    return rate / np.sqrt(square), 1.0 / (size * np.sqrt(square)), 1.0, True
 
 
 def _romma_regrown(method, square, grown):

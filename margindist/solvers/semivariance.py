@@ -75,7 +75,7 @@ class KernelFeatures(NamedTuple):
 def kernel_features(factor, weights):
     """Turn the factor L of a Gram matrix LL' into features with a diagonal second moment."""
     spectrum, vectors = eigh(factor.T @ (weights[:, None] * factor))
-    kept = spectrum > spectrum[-1] * len(spectrum) * np.finfo(float).eps
+    kept = spectrum > spectrum.max(initial=0.0) * len(spectrum) * np.finfo(float).eps
     features = np.ascontiguousarray(factor @ vectors[:, kept])
     return KernelFeatures(DenseRows(features, 0.0), spectrum[kept], weights)
 
