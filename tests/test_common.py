@@ -147,3 +147,13 @@ def test_without_support_the_scores_are_the_intercepts(classifier, value):
     assert len(model.support_) == 0
     np.testing.assert_array_equal(model.decision_function(X), np.repeat(model.intercept_, 10))
     assert set(model.predict(X)) <= {0, 1}
+
+
+@every_classifier
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_class_weights_are_finite_and_not_negative(classifier, weight, iris):
+    X, y = iris
+    if "class_weight" not in classifier.get_params():
+        pytest.skip("has no class weights")
+    with pytest.raises(ValueError, match=r"class_weight must be .* not negative"):
+        clone(classifier).set_params(class_weight={"setosa": weight}).fit(X, y)

@@ -131,8 +131,12 @@ COMMON_PARAMETERS = {
     "tol": POSITIVE,
     "max_iter": POSITIVE_INTEGER,
     "class_weight": Requirement(
-        lambda value: value is None or isinstance(value, dict) or (isinstance(value, str) and value == "balanced"),
-        "None, 'balanced' or a dict from label to weight",
+        lambda value: (
+            value is None
+            or (isinstance(value, str) and value == "balanced")
+            or (isinstance(value, dict) and all(map(NON_NEGATIVE.test, value.values())))
+        ),
+        "None, 'balanced' or a dict from label to weight, each a number that is not negative",
     ),
     "random_state": Requirement(_is_seed, "None, an integer from 0 to 2**32 - 1 or a RandomState"),
     "verbose": Requirement(
