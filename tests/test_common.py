@@ -157,3 +157,15 @@ def test_class_weights_are_finite_and_not_negative(classifier, weight, iris):
         pytest.skip("has no class weights")
     with pytest.raises(ValueError, match=r"class_weight must be .* not negative"):
         clone(classifier).set_params(class_weight={"setosa": weight}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "learner", [KOMDClassifier, LDMClassifier, LSSVMClassifier, MAMClassifier, ODMClassifier], ids=lambda c: c.__name__
+)
+def test_a_model_does_not_follow_the_array_it_was_fitted_to(learner, iris):
+    X, y = iris
+    rows = X[50:].copy()
+    model = learner(kernel="rbf").fit(rows, y[50:])
+    expected = model.decision_function(X)
+    rows[:] = 0.0
+    np.testing.assert_array_equal(model.decision_function(X), expected)

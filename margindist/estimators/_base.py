@@ -411,7 +411,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.intercept_ = self.dual_coef_.sum(axis=1) * kernel.bias
         self.kernel_ = kernel._replace(bias=0.0)
         if self.kernel != "precomputed":
-            self.support_vectors_ = data.X if len(used) == data.X.shape[0] else data.X[used]
+            self.support_vectors_ = data.X[used]  # a copy also of all rows: the caller may change theirs
 
     def _store_multipliers(self, data, solutions):
         """Set ``multipliers_``, with zeros for rows of weight zero."""
