@@ -169,3 +169,13 @@ def test_a_model_does_not_follow_the_array_it_was_fitted_to(learner, iris):
     expected = model.decision_function(X)
     rows[:] = 0.0
     np.testing.assert_array_equal(model.decision_function(X), expected)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("learner", [MDOClassifier, MSVMAvClassifier])
+def test_progress_without_a_certificate_names_no_gap(learner, iris, capsys):
+    X, y = iris
+    learner(verbose=1, max_iter=3).fit(X[50:], y[50:])
+    printed = capsys.readouterr().out
+    assert "iteration 1: objective" in printed
+    assert "gap" not in printed

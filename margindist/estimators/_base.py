@@ -350,7 +350,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
         def report(iteration, coef, objective, gap):
             if self.verbose:
-                print(f"[{type(self).__name__}]{which} iteration {iteration}: objective {objective:.6g}, gap {gap:.1e}")
+                certified = "" if np.isnan(gap) else f", gap {gap:.1e}"
+                print(f"[{type(self).__name__}]{which} iteration {iteration}: objective {objective:.6g}{certified}")
             if context is None:
                 return False
             task = context.subcontext(task_name="iteration")
