@@ -99,6 +99,9 @@ def gamma_per_feature(text):
     return value if np.isfinite(value) else np.nan
 
 
+_ENTRIES = 2**20  # that are centred at a time
+
+
 def resolve_gamma(gamma, X, weights):
     """Return the number that ``gamma`` means for these rows: itself, "scale" or "auto" as in scikit-learn.
 
@@ -113,15 +116,23 @@ def resolve_gamma(gamma, X, weights):
         return gamma_per_feature(gamma) / X.shape[1]
     if gamma != "scale":
         return float(gamma)
-    total = weights.sum() * X.shape[1]
-    if sp.issparse(X):
-        per_row = X @ np.ones(X.shape[1])
-        squares = X.multiply(X) @ np.ones(X.shape[1])
-    else:
-        per_row = X.sum(axis=1, dtype=np.float64)
-        squares = np.einsum("ij,ij->i", X, X, dtype=np.float64)
-    variance = weights @ squares / total - (weights @ per_row / total) ** 2
-    return 1.0 / (X.shape[1] * variance) if variance > 0 else 1.0
+    n, d = X.shape
+    total = weights.sum() * d
+    mean = weights @ np.asarray(X.sum(axis=1, dtype=np.float64)).ravel() / total
+    step = max(1, _ENTRIES * n // max(1, X.nnz if sp.issparse(X) else X.size))
+    parts = [slice(start, start + step) for start in range(0, n, step)]
+    variance = sum(weights[part] @ _square_distances(X[part], mean) for part in parts) / total
+    rounding = (n * np.finfo(np.float64).eps * mean) ** 2  # of the mean: entries that are all alike have no variance
+    return float(1.0 / (d * variance)) if variance > rounding else 1.0
+
+
+def _square_distances(X, centre):
+    """Return the sum of (x − centre)² over the entries of each row."""
+    if not sp.issparse(X):
+        centred = np.subtract(X, centre, dtype=np.float64)
+        return np.einsum("ij,ij->i", centred, centred)
+    squares = sp.csr_array((np.subtract(X.data, centre, dtype=np.float64) ** 2, X.indices, X.indptr), shape=X.shape)
+    return squares @ np.ones(X.shape[1]) + (X.shape[1] - np.diff(X.indptr)) * centre**2
 
 
 # ---------------------------------------------------------------------- values between training rows

@@ -160,3 +160,35 @@ def test_without_support_the_scores_are_the_intercepts(classifier, value):
     assert len(model.support_) == 0
     np.testing.assert_array_equal(model.decision_function(X), np.repeat(model.intercept_, 10))
     assert set(model.predict(X)) <= {0, 1}
+
+
+@every_classifier
+@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
+def test_class_weights_are_finite_and_not_negative(classifier, weight, iris):
+    X, y = iris
+    if "class_weight" not in classifier.get_params():
+        pytest.skip("has no class weights")
+    with pytest.raises(ValueError, match=r"class_weight must be .* not negative"):
+        clone(classifier).set_params(class_weight={"setosa": weight}).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    "learner", [KOMDClassifier, LDMClassifier, LSSVMClassifier, MAMClassifier, ODMClassifier], ids=lambda c: c.__name__
+)
+def test_a_model_does_not_follow_the_array_it_was_fitted_to(learner, iris):
+    X, y = iris
+    rows = X[50:].copy()
+    model = learner(kernel="rbf").fit(rows, y[50:])
+    expected = model.decision_function(X)
+    rows[:] = 0.0
+    np.testing.assert_array_equal(model.decision_function(X), expected)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("learner", [MDOClassifier, MSVMAvClassifier])
+def test_progress_without_a_certificate_names_no_gap(learner, iris, capsys):
+    X, y = iris
+    learner(verbose=1, max_iter=3).fit(X[50:], y[50:])
+    printed = capsys.readouterr().out
+    assert "iteration 1: objective" in printed
+    assert "gap" not in printed

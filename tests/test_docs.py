@@ -89,6 +89,12 @@ def test_python_on_a_page_runs(page, tmp_path, monkeypatch):
     plt.close("all")
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_sections_stand_once(page):
+    headings = re.findall(r"^##+ .*", page.read_text(), flags=re.MULTILINE)
+    assert len(headings) == len(set(headings))
+
+
 @pytest.mark.parametrize("page", [ROOT / "README.md", ROOT / "CONTRIBUTING.md"], ids=lambda page: page.name)
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text(encoding="utf-8")):

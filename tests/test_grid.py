@@ -8,7 +8,7 @@ import scipy.sparse as sp
 import sklearn
 from sklearn.base import clone
 from sklearn.datasets import make_classification
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import make_scorer
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import GridSearchCV, GroupKFold, StratifiedKFold
@@ -236,3 +236,74 @@ def test_rounds_of_a_grid_are_those_of_single_points(shape, rng):
     for coef, (alpha, beta) in zip(coefs, pairs, strict=True):
         one = semivariance.solve(as_rows(X), signs, weights, alpha=alpha, beta=beta, metric=metric)
         np.testing.assert_allclose(coef, one.coef, atol=1e-8)
+
+
+def accuracy(model, X, y):
+    return np.mean(model.predict(X) == y)
+
+
+@pytest.mark.parametrize("scoring", [accuracy, make_scorer(lambda y, predicted: np.mean(y == predicted))])
+def test_scorers_that_take_no_weights_get_none(scoring):
+    X, y = problem(2)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    search, classifier, points = SEARCHES["lssvm"]
+    peer = GridSearchCV(classifier, points, scoring=scoring)
+    with pytest.warns(UserWarning, match="takes no sample_weight"):
+        ours = clone(search).set_params(scoring=scoring).fit(X, y, weights)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # newer versions of scikit-learn warn, too
+        peer.fit(X, y, sample_weight=weights)
+    np.testing.assert_allclose(ours.cv_results_["mean_test_score"], peer.cv_results_["mean_test_score"], atol=1e-12)
+
+
+def nan_like_a_search(ours, peer, X, y, match, category):
+    with pytest.warns(category, match=match):
+        ours.fit(X, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        peer.fit(X, y)
+    for key in (k for k in peer.cv_results_ if k.endswith("test_score")):
+        np.testing.assert_allclose(ours.cv_results_[key], peer.cv_results_[key], rtol=0, atol=1e-12)
+    assert ours.best_index_ == peer.best_index_
+
+
+def test_a_fold_that_cannot_be_fitted_is_scored_nan():
+    X, y = problem(3)
+    weights = {"a": 1.0, "b": 2.0, "c": 1.0}
+    folds = [(np.flatnonzero(y != "c"), np.flatnonzero(y == "c")), *StratifiedKFold(2).split(X, y)]
+    search, classifier, points = SEARCHES["lssvm"]
+    ours = clone(search).set_params(class_weight=weights, cv=folds)
+    peer = GridSearchCV(clone(classifier).set_params(class_weight=weights), points, cv=folds)
+    nan_like_a_search(ours, peer, X, y, "3 of the 9 fits failed", FitFailedWarning)
+    with pytest.raises(ValueError, match="all 3 fits failed"):
+        ours.set_params(cv=folds[:1]).fit(X, y)
+
+
+def test_an_indefinite_kernel_is_scored_nan_where_a_fit_refuses_it():
+    X, y = problem(2)
+    Cs = [1e-3, 0.5, 1e4]
+    ours = LSSVMClassifierCV(Cs=Cs, kernel="sigmoid", gammas=[2.0])
+    peer = GridSearchCV(LSSVMClassifier(kernel="sigmoid", gamma=2.0), {"C": Cs})
+    nan_like_a_search(ours, peer, X, y, "positive semi-definite", FitFailedWarning)
+    assert np.isnan(ours.cv_results_["mean_test_score"]).any()
+    with pytest.raises(ValueError, match="positive semi-definite"):
+        LSSVMClassifier(kernel="sigmoid", gamma=2.0).path(X, y, Cs)
+
+
+def test_scores_that_need_probabilities_are_nan():
+    X, y = problem(2)
+    search, classifier, points = SEARCHES["lssvm"]
+    peer = GridSearchCV(classifier, points, scoring="neg_log_loss")
+    ours = clone(search).set_params(scoring="neg_log_loss")
+    nan_like_a_search(ours, peer, X, y, r"LSSVMClassifier has none of .* predict_proba", UserWarning)
+
+
+@pytest.mark.parametrize("gammas", [[0.5, 1.0], ["scale", 1.0]], ids=str)
+def test_the_columns_of_parameters_are_those_of_a_search(gammas):
+    X, y = problem(2)
+    ours = LSSVMClassifierCV(Cs=[1, 2.5], gammas=gammas, kernel="rbf").fit(X, y).cv_results_
+    peer = GridSearchCV(LSSVMClassifier(kernel="rbf"), {"C": [1, 2.5], "gamma": gammas}).fit(X, y).cv_results_
+    for name in ("param_C", "param_gamma"):
+        assert ours[name].dtype == peer[name].dtype
+        assert ours[name].tolist() == peer[name].tolist()
+        assert not ours[name].mask.any()

@@ -15,6 +15,7 @@ from margindist.kernels import (
     is_indefinite,
     nystroem,
     partial_cholesky,
+    resolve_gamma,
 )
 
 
@@ -170,3 +171,20 @@ def test_indefinite_with_an_empty_diagonal(rng):
     assert is_indefinite(exchange, rng)
     assert cholesky_factor(exchange).indefinite
     np.testing.assert_allclose(clip_spectrum(exchange).values, np.full((2, 2), 0.5))
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e7, 1e8])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix, sp.csr_array])
+def test_scale_does_not_suffer_from_a_large_mean(mean, form, monkeypatch):
+    rng = np.random.default_rng(0)
+    X, weights = rng.standard_normal((50, 3)) + mean, rng.integers(1, 4, 50).astype(float)
+    X[::7, 0] = mean
+    expected = 1.0 / (3 * np.repeat(X - mean, weights.astype(int), axis=0).var())
+    for entries in (2**20, 10):  # at once and in parts
+        monkeypatch.setattr("margindist.kernels._ENTRIES", entries)
+        assert resolve_gamma("scale", form(X), weights) == pytest.approx(expected, rel=1e-6)
+
+
+def test_scale_of_entries_that_are_all_alike_is_one():
+    for value in (0.0, 0.1, 1e8 / 3):
+        assert resolve_gamma("scale", np.full((1000, 3), value), np.ones(1000)) == 1.0

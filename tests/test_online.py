@@ -10,7 +10,7 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris, make_classification
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import linear_kernel
 from sklearn.preprocessing import minmax_scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -627,3 +627,27 @@ def test_a_step_of_micra_that_would_end_at_zero_is_not_made():
     model = MICRAClassifier(fit_intercept=False).fit(X, y)
     assert np.isfinite(model.coef_).all()
     assert np.linalg.norm(model.coef_) == pytest.approx(1.0)
+
+
+def test_a_refused_first_piece_leaves_nothing_behind():
+    model = PUMMAClassifier(kernel="rbf", gamma="scale")
+    with pytest.raises(ValueError, match="gamma='scale' looks at all rows"):
+        model.partial_fit(np.eye(4), [0, 1, 0, 1], classes=[0, 1])
+    with pytest.raises(NotFittedError):
+        model.predict(np.eye(4))
+
+
+def test_a_fit_to_kernel_values_cannot_go_on_with_rows():
+    K = np.eye(4)
+    model = PUMMAClassifier(kernel="precomputed").fit(K, [0, 1, 0, 1])
+    for rows in (K, K[:2]):
+        with pytest.raises(ValueError, match="partial_fit needs the rows themselves"):
+            model.partial_fit(rows, [0, 1, 0, 1][: len(rows)])
+
+
+@pytest.mark.parametrize("learner", [PUMMAClassifier, ROMMAClassifier, ALMAClassifier, MICRAClassifier])
+def test_the_advice_names_parameters_that_there_are(learner):
+    X, y = np.array([[0.0], [1.0], [2.0], [3.0]]), [0, 1, 0, 1]
+    with pytest.warns(ConvergenceWarning, match="set soft_margin") as caught:
+        learner(max_iter=2).fit(X, y)
+    assert ("p=2" in str(caught[0].message)) == ("p" in learner().get_params())

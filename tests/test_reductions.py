@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from joblib import parallel_config
 from sklearn.datasets import load_digits, load_iris, make_blobs
 from sklearn.naive_bayes import GaussianNB
@@ -124,3 +125,14 @@ def test_ecoc_messages(iris):
         ECOCClassifier(SVR()).fit(*iris)
     with pytest.raises(ValueError, match="KNeighborsClassifier takes no sample_weight"):
         ECOCClassifier(KNeighborsClassifier()).fit(*iris, np.ones(150))
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_sparse_rows_may_have_wide_indices(kernel):
+    X, y = load_iris(return_X_y=True)
+    wide = sp.csr_matrix(X)
+    wide.indices, wide.indptr = wide.indices.astype(np.int64), wide.indptr.astype(np.int64)
+    expected, found = (
+        SVRClassifier(kernel=kernel, tol=1e-4, random_state=0).fit(rows, y) for rows in (sp.csr_matrix(X), wide)
+    )
+    np.testing.assert_allclose(found.decision_function(wide), expected.decision_function(X))

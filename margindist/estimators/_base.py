@@ -138,8 +138,12 @@ COMMON_PARAMETERS = {
     "tol": POSITIVE,
     "max_iter": POSITIVE_INTEGER,
     "class_weight": Requirement(
-        lambda value: value is None or isinstance(value, dict) or (isinstance(value, str) and value == "balanced"),
-        "None, 'balanced' or a dict from label to weight",
+        lambda value: (
+            value is None
+            or (isinstance(value, str) and value == "balanced")
+            or (isinstance(value, dict) and all(map(NON_NEGATIVE.test, value.values())))
+        ),
+        "None, 'balanced' or a dict from label to weight, each a number that is not negative",
     ),
     "random_state": Requirement(_is_seed, "None, an integer from 0 to 2**32 - 1 or a RandomState"),
     "verbose": Requirement(
@@ -353,7 +357,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
         def report(iteration, coef, objective, gap):
             if self.verbose:
-                print(f"[{type(self).__name__}]{which} iteration {iteration}: objective {objective:.6g}, gap {gap:.1e}")
+                certified = "" if np.isnan(gap) else f", gap {gap:.1e}"
+                print(f"[{type(self).__name__}]{which} iteration {iteration}: objective {objective:.6g}{certified}")
             if context is None:
                 return False
             task = context.subcontext(task_name="iteration")
@@ -414,7 +419,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         self.intercept_ = self.dual_coef_.sum(axis=1) * kernel.bias
         self.kernel_ = kernel._replace(bias=0.0)
         if self.kernel != "precomputed":
-            self.support_vectors_ = data.X if len(used) == data.X.shape[0] else data.X[used]
+            self.support_vectors_ = data.X[used]  # a copy also of all rows: the caller may change theirs
 
     def _store_multipliers(self, data, solutions):
         """Set ``multipliers_``, with zeros for rows of weight zero."""

@@ -14,6 +14,7 @@ classifier for every point of the grid and every fold; here a fold is solved for
 import copy
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from inspect import signature
 from itertools import groupby
 from typing import Any, NamedTuple, Self
 
@@ -22,7 +23,7 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from scipy.stats import rankdata
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.exceptions import ConvergenceWarning
+from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -140,6 +141,10 @@ def _apply(values, coefs):
     return np.asarray(flat).reshape(-1, n_points, n_problems).transpose(1, 0, 2)
 
 
+class _OtherSamples(ValueError):
+    """A scorer asked for what GridSearchCV would give and we do not have: an error, not a score of nan."""
+
+
 class _Decided(ClassifierMixin, BaseEstimator):
     """Known scores of the rows of a fold, in the form of a classifier, for scikit-learn's scorers."""
 
@@ -151,11 +156,16 @@ class _Decided(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X):
         if X is not self.X:
-            raise ValueError("A scorer may ask only for the scores of the samples it is given.")
+            raise _OtherSamples("A scorer may ask only for the scores of the samples it is given.")
         return self.values[:, 0] if self.values.shape[1] == 1 else self.values
 
     def predict(self, X):
         return self.classes_[_winners(self.decision_function(X)[None, :])[0]]
+
+
+def _takes_weights(scorer):
+    function = getattr(scorer, "_score_func", scorer)  # what make_scorer makes takes them for any function
+    return "sample_weight" in signature(function).parameters
 
 
 def _winners(values):
@@ -210,8 +220,16 @@ class GridClassifier(MarginClassifier):
         splits = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
         splits = [(train, test) for train, test in splits if weights[test].any()]
         self.scorer_ = check_scoring(self._classifier(), self.scoring)
+        weighted = sample_weight is not None
+        if weighted and self.scoring is not None and not _takes_weights(self.scorer_):
+            weighted = False
+            warnings.warn(
+                f"{type(self).__name__}: scoring={self.scoring!r} takes no sample_weight: test rows count alike.",
+                UserWarning,
+                stacklevel=3,
+            )
         with _threadpools().limit(limits=1, user_api="blas"):
-            scores = self._score_grid(rows, labels, weights, sample_weight is not None, splits, points)
+            scores = self._score_grid(rows, labels, weights, weighted, splits, points)
         self._store_search(grid, points, scores)
         self.best_estimator_ = self._template().set_params(n_jobs=self.n_jobs, **self.best_params_)
         self.best_estimator_.fit(X, y, sample_weight)
@@ -226,21 +244,29 @@ class GridClassifier(MarginClassifier):
     def _score_grid(self, rows, labels, weights, weighted, splits, points):
         """Return the scores of all points (first axis) on all folds."""
         scores = np.empty((len(points), len(splits)))
-        template, behind = self._template(), 0
+        template, behind, failures, unscored = self._template(), 0, [], []
 
         def solve(members, shared, train, test):
-            fold = self._fold(template, rows, labels, weights, train, test, shared)
-            values, missed = self._decide(fold, [points[k] for k in members])
-            return self._score(fold, values, labels[test], weights[test] if weighted else None), missed
+            try:
+                fold = self._fold(template, rows, labels, weights, train, test, shared)
+                values, missed = self._decide(fold, [points[k] for k in members])
+            except ValueError as error:  # a search goes on without such a fold
+                return np.full(len(members), np.nan), 0, [str(error)] * len(members), []
+            column, trouble = self._score(fold, values, labels[test], weights[test] if weighted else None)
+            unsolved = ~np.isfinite(values).all(axis=(1, 2))
+            column[unsolved] = np.nan
+            return column, missed, ["the kernel must be positive semi-definite."] * unsolved.sum(), trouble
 
         for gamma, members in _by_gamma(points).items():
             if gamma is not None:
                 template.set_params(gamma=gamma)
             shared = self._shared_kernel_values(template, rows)
             tasks = (delayed(solve)(members, shared, *split) for split in splits)
-            for number, (column, missed) in enumerate(Parallel(n_jobs=self.n_jobs, prefer="threads")(tasks)):
+            for number, (column, missed, *trouble) in enumerate(Parallel(n_jobs=self.n_jobs, prefer="threads")(tasks)):
                 scores[members, number] = column
                 behind += missed
+                failures += trouble[0]
+                unscored += trouble[1]
             if self.verbose:
                 which = "" if gamma is None else f" gamma={gamma}:"
                 print(f"[{type(self).__name__}]{which} {len(members)} points on {len(splits)} folds")
@@ -251,7 +277,28 @@ class GridClassifier(MarginClassifier):
                 ConvergenceWarning,
                 stacklevel=4,
             )
+        self._warn_about_failures(failures, unscored, scores.size)
         return scores
+
+    def _warn_about_failures(self, failures, unscored, n_fits):
+        """Say, as GridSearchCV does, which scores are nan; raise if there was no fit at all."""
+        name = type(self).__name__
+        if len(failures) == n_fits:
+            raise ValueError(f"{name}: all {n_fits} fits failed, the first because: {failures[0]}")
+        if failures:
+            warnings.warn(
+                f"{name}: {len(failures)} of the {n_fits} fits failed, and their scores are nan. The first reason: "
+                f"{failures[0]}",
+                FitFailedWarning,
+                stacklevel=5,
+            )
+        if unscored:
+            warnings.warn(
+                f"{name}: {len(unscored)} of the {n_fits} fits could not be scored by scoring={self.scoring!r}; their "
+                f"scores are nan. The first reason: {unscored[0]}",
+                UserWarning,
+                stacklevel=5,
+            )
 
     def _shared_kernel_values(self, template, rows):
         """Return the kernel values between all samples, unless they depend on the fold or take too much memory."""
@@ -290,27 +337,39 @@ class GridClassifier(MarginClassifier):
         return np.array(values), 0
 
     def _score(self, fold, values, labels, weights):
-        """Return the score of every point on the test rows of a fold."""
+        """Return the score of every point on the test rows of a fold, and why some are nan."""
         classes = fold.estimator.classes_
         if self.scoring in (None, "accuracy"):
             correct = classes[_winners(values)] == labels
-            return np.average(correct, axis=1, weights=weights)
+            return np.average(correct, axis=1, weights=weights), []
         named = {} if weights is None else {"sample_weight": weights}
-        scorer = self.scorer_
-        return [scorer(_Decided(classes, fold.X_test, point), fold.X_test, labels, **named) for point in values]
+        scores, trouble = np.full(len(values), np.nan), []
+        for k, point in enumerate(values):
+            if not np.isfinite(point).all():
+                continue
+            try:
+                scores[k] = self.scorer_(_Decided(classes, fold.X_test, point), fold.X_test, labels, **named)
+            except _OtherSamples:
+                raise
+            except Exception as error:  # a scorer may raise anything, "no predict_proba" for one
+                trouble.append(str(error).replace(_Decided.__name__, self._classifier.__name__))
+        return scores, trouble
 
     def _store_search(self, grid, points, scores):
         """Set ``cv_results_`` and the best point, as GridSearchCV does: the first of those with the best mean."""
         means = np.average(scores, axis=1)
         results = {}
         for name in sorted(grid):
-            column = np.ma.array(np.empty(len(points), dtype=object))
-            column[:] = [point[name] for point in points]
+            values = [point[name] for point in points]
+            dtype = np.array(values).dtype
+            column = np.ma.masked_all(len(points), dtype=object if dtype.kind == "U" else dtype)
+            column[:] = values
             results[f"param_{name}"] = column
         results["params"] = points
         results |= {f"split{k}_test_score": scores[:, k].copy() for k in range(scores.shape[1])}
         results |= {"mean_test_score": means, "std_test_score": np.std(scores, axis=1)}
-        results["rank_test_score"] = rankdata(-means, method="min").astype(np.int32)
+        ranked = np.nan_to_num(means, nan=-np.inf)  # points without a score come last
+        results["rank_test_score"] = rankdata(-ranked, method="min").astype(np.int32)
         self.cv_results_, self.n_splits_ = results, scores.shape[1]
         self.best_index_ = int(results["rank_test_score"].argmin())
         self.best_score_, self.best_params_ = float(means[self.best_index_]), points[self.best_index_]

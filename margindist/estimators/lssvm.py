@@ -252,6 +252,8 @@ class LSSVMClassifier(MarginClassifier):
         else:
             K, G = self._grams(data)
             path = path_gram(G, targets, data.weights, Cs, self.fit_intercept)
+            if np.isnan(path.coefs).any():
+                raise self._indefinite(Cs[np.isnan(path.coefs).any(axis=(1, 2))].min())
             path = Path(np.array([self._expand(coefs, K, data) for coefs in path.coefs]), *path[1:])
         decision = path.loo_scores.transpose(0, 2, 1)
         if len(targets) == 1:
@@ -295,15 +297,18 @@ class LSSVMClassifier(MarginClassifier):
         alphas = betas if K is None else (betas @ K.T) * data.sample_weights
         return weighted_sums(as_rows(data.X), alphas.T) if self.kernel == "linear" else alphas
 
+    def _indefinite(self, C):
+        return ValueError(
+            f"{type(self).__name__}: the kernel must be positive semi-definite, but the system with C={C:g} is not; "
+            f"lower C or use space='empirical'."
+        )
+
     def _solve_by_rows(self, data, targets):
         K, G = self._grams(data)
         try:
             solutions = solve_gram(G, targets, data.weights, float(self.C), self.fit_intercept)
         except LinAlgError as error:
-            raise ValueError(
-                f"{type(self).__name__}: the kernel must be positive semi-definite, but the system with C={self.C:g} "
-                f"is not; lower C or use space='empirical'."
-            ) from error
+            raise self._indefinite(self.C) from error
         m = len(data.codes)
         expanded = self._expand(np.array([solution.coef[:m] for solution in solutions]), K, data)
         return [

@@ -98,6 +98,7 @@ class _OnlineClassifier(MarginClassifier):
         self._store(_Memory(self._parameters(), method, kernel, learners))
         return self._store_runs(runs)
 
+    @fitting
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn from the rows once, in the order given, going on from what was learnt before.
 
@@ -118,6 +119,11 @@ class _OnlineClassifier(MarginClassifier):
         self : object
             The classifier.
         """
+        if self.kernel == "precomputed":
+            raise ValueError(
+                f"{type(self).__name__}: partial_fit needs the rows themselves, so kernel='precomputed' works with fit "
+                f"only."
+            )
         batch = self._quick_batch(X, y, classes)
         if batch is None:
             data = self._validate_training_data(X, y, classes=classes, piece=True)
@@ -165,11 +171,6 @@ class _OnlineClassifier(MarginClassifier):
         if memory is not None and memory.parameters == parameters:
             return memory
         self._check_parameters()
-        if self.kernel == "precomputed":
-            raise ValueError(
-                f"{type(self).__name__}: partial_fit needs the rows themselves, so kernel='precomputed' works with fit "
-                f"only."
-            )
         if self.gamma == "scale" and self.kernel in ("rbf", "poly", "sigmoid"):
             raise ValueError(
                 f"{type(self).__name__}: gamma='scale' looks at all rows, which partial_fit does not have; give "
@@ -234,9 +235,10 @@ class _OnlineClassifier(MarginClassifier):
         else:
             self.history_, self.margin_, self.margin_share_ = histories, ends["margin"], ends["share"]
         if not self.converged_:
+            norm = " (with p=2)" if "p" in _parameter_names(type(self)) else ""
             warnings.warn(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} passes with margins still too small. If "
-                f"the classes overlap, set soft_margin (with p=2) or a kernel; otherwise raise max_iter.",
+                f"the classes overlap, set soft_margin{norm} or a kernel; otherwise raise max_iter.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -130,8 +130,11 @@ class SVRClassifier(MarginClassifier):
         data = self._validate_training_data(X, y, sample_weight)
         kernel = self._kernel(data)
         regressor = self._regressor(kernel)
+        X = data.X
+        if sp.issparse(X):  # the solvers take 32-bit indices only, and SciPy chooses those where they suffice
+            X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)
         fitted = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(clone(regressor).fit)(data.X, signs, data.weights) for signs in self._sign_vectors(data.codes)
+            delayed(clone(regressor).fit)(X, signs, data.weights) for signs in self._sign_vectors(data.codes)
         )
         if self.kernel == "linear":
             self.coef_ = np.array([one.coef_ for one in fitted])

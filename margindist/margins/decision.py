@@ -51,6 +51,11 @@ def margins(estimator: Any, X: ArrayLike, y: ArrayLike, *, geometric: bool = Fal
     --------
     margins_from_decision : The same from decision values, also from probabilities or votes.
 
+    Notes
+    -----
+    For three classes or more the scores of scikit-learn's ``SVC`` and ``NuSVC`` are votes of their pairwise
+    classifiers, with ties broken by confidence, and so the results are differences of votes, not margins.
+
     Examples
     --------
     >>> from margindist.margins import margins

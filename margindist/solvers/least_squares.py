@@ -246,14 +246,20 @@ def path_columns(rows, targets, weights, Cs, metric=None):
 
 
 def path_gram(K, targets, weights, Cs, fit_bias):
-    """Return the solutions for all ``Cs`` and their leave-one-out scores; arguments as in :func:`solve_gram`."""
+    """Return the solutions for all ``Cs`` and their leave-one-out scores; arguments as in :func:`solve_gram`.
+
+    They are nan for a C whose system :func:`solve_gram` refuses, because K has too negative an eigenvalue.
+    """
     root = np.sqrt(weights)
     K *= root
     K *= root[:, None]
     eigenvalues, U = eigh(K.T, overwrite_a=True, check_finite=False)
     right = U.T @ (root[:, None] * np.vstack([np.ones(len(root)), targets]).T)
-    eigenvalues = np.maximum(eigenvalues, 0.0)
-    inverses = 1.0 / (eigenvalues[:, None] + 1.0 / np.asarray(Cs, dtype=np.float64))
+    rounding = len(root) * np.finfo(float).eps * np.abs(eigenvalues).max()
+    eigenvalues[np.abs(eigenvalues) <= rounding] = 0.0
+    system = eigenvalues[:, None] + 1.0 / np.asarray(Cs, dtype=np.float64)
+    system[:, system.min(axis=0) <= 0.0] = np.nan
+    inverses = 1.0 / system
     solved = [root[:, None] * (U @ (inverse[:, None] * right)) for inverse in inverses.T]
     np.square(U, out=U)
     diagonals = weights[:, None] * (U @ inverses)  # of the inverse of the unbordered system
