@@ -56,8 +56,11 @@ def fitting(method):
 
     A ``fit`` begins without what an earlier one, of another kernel perhaps, has left; but for where to start from.
     """
-    within_callbacks = with_callbacks(method)
-    anew = method.__name__ == "fit"
+    return all_or_nothing(with_callbacks(method), anew=method.__name__ == "fit")
+
+
+def all_or_nothing(method, *, anew=False):
+    """Make a method leave the estimator as it was if it fails; ``anew`` forgets beforehand what was learnt."""
 
     @functools.wraps(method)
     def whole_or_not_at_all(self, *args, **kwargs):
@@ -66,7 +69,7 @@ def fitting(method):
             for name in [name for name in before if name.endswith("_") or name in ("_stream", "_memory")]:
                 delattr(self, name)
         try:
-            return within_callbacks(self, *args, **kwargs)
+            return method(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()
             vars(self).update(before)

@@ -19,6 +19,7 @@ from margindist.estimators._base import (
     MarginClassifier,
     Requirement,
     _is_real,
+    all_or_nothing,
     fitting,
 )
 from margindist.kernels import Kernel, resolve_gamma
@@ -98,7 +99,7 @@ class _OnlineClassifier(MarginClassifier):
         self._store(_Memory(self._parameters(), method, kernel, learners))
         return self._store_runs(runs)
 
-    @fitting
+    @all_or_nothing
     def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn from the rows once, in the order given, going on from what was learnt before.
 
