@@ -66,7 +66,8 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
             direction = model.newton_direction(gradient, multipliers, sigma)
             dz = model.margins(direction)
             step = model.step_length(w, z, beta, sigma, direction, dz)
-            w, z, n_iter = w + step * direction, z + step * dz, n_iter + 1
+            w, n_iter = w + step * direction, n_iter + 1
+            z = model.margins(w)  # not z + step * dz: the rounding of long steps would stay in the certificate
         beta, sigma = multipliers, sigma * _GROW
         if report is not None and report(n_iter, now.coef, now.objective, now.gap):
             status = "stopped"
