@@ -81,6 +81,26 @@ def test_every_solver_ends_at_the_same_optimum(kind, solver):
         assert model.solver_ == solver
 
 
+UNSCALED = {  # shape, seed, shift and scale of the rows, parameters, solver
+    "far from the origin": ((29, 5), 6, 1e3, 2e3, (0.001, 100.0, 0.0), "block"),
+    "large kernel values": ((40, 5), 6, 0.0, 1e3, (1e6, 0.25, 100.0), "block"),
+    "steep Newton steps": ((19, 7), 26, 0.0, 1e5, (1.0, 1e4, 100.0), "coordinate-descent"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", UNSCALED)
+def test_certificates_hold_on_unscaled_data(name):
+    shape, seed, shift, scale, parameters, solver = UNSCALED[name]
+    rng = np.random.default_rng(seed)
+    X, signs = (rng.standard_normal(shape) + shift) * scale, rng.choice([-1.0, 1.0], shape[0])
+    best = fit(X, signs, *parameters, solver="interior-point", tol=1e-6)
+    model = fit(X, signs, *parameters, solver=solver)
+    objective = reference.value(X, signs, model.coef_[0], *parameters)
+    assert model.objective_ == pytest.approx(objective, rel=1e-9)
+    assert objective - best.objective_ <= (model.duality_gap_ + 2e-6) * abs(objective)
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_sparse_wide_data(solver):
     rng = np.random.default_rng(0)

@@ -7,6 +7,8 @@ import numpy as np
 
 from margindist.solvers._rows import add_rows
 
+_ROUNDING = 1e-13  # relative error of an objective's value: what a difference of two such values cannot tell
+
 # A solver calls ``report(iteration, coef, objective, gap)`` once an iteration; True asks it to stop.
 Report = Callable[[int, np.ndarray, float, float], bool]
 
@@ -41,6 +43,13 @@ def certify(objective, rows, signs, weights, coef, margins, beta):
     value = objective.value(coef @ coef, margins, weights)
     gap = 0.5 * (residual @ residual) + objective.complementarity(beta, margins, weights)
     return Solution(coef, beta, value, relative(gap, value), 0, "")
+
+
+def lower_bound(solution):
+    """Return what the minimum is at least, by this solution: far above it, rounding hides all but that it is lower."""
+    if not np.isfinite(solution.gap):
+        return -np.inf
+    return solution.objective - (solution.gap + _ROUNDING) * abs(solution.objective)
 
 
 def relative(gap, value):
