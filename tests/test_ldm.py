@@ -101,6 +101,21 @@ def test_certificates_hold_on_unscaled_data(name):
     assert objective - best.objective_ <= (model.duality_gap_ + 2e-6) * abs(objective)
 
 
+@pytest.mark.parametrize("n_zeros", [0, 3000])
+def test_a_hard_margin_that_exists_is_found(n_zeros):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = np.hstack([MinMaxScaler().fit_transform(X)[:150], np.zeros((150, n_zeros))])
+    best = LDMClassifier(np.inf, solver="block", tol=1e-6).fit(X, y[:150])
+    model = LDMClassifier(np.inf, solver="coordinate-descent", tol=1e-6, random_state=0).fit(X, y[:150])
+    assert model.objective_ == pytest.approx(best.objective_, rel=2e-6)
+
+
+def test_a_hard_margin_not_found_yet_is_not_refused():
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match="after 2 iterations"):
+        LDMClassifier(np.inf, solver="interior-point", max_iter=2).fit(MinMaxScaler().fit_transform(X)[:150], y[:150])
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_sparse_wide_data(solver):
     rng = np.random.default_rng(0)

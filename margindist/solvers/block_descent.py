@@ -42,7 +42,7 @@ from scipy.linalg.blas import dgemm
 from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, lower_bound, relative
+from margindist.solvers._solution import Solution, inseparable, lower_bound, relative
 
 _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
@@ -54,7 +54,6 @@ _LARGEST_BLOCK = 2048  # when so many are strictly inside their box
 _STEPS = 200  # coordinate steps a row of the block before a Newton step
 _ROUNDS = 3
 _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
-_LONGEST = 1e5  # a hard margin needs weights at least this long (in units of the longest row): not separable
 _ATTEMPTS = 50  # certificates; one or two as a rule
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
@@ -282,18 +281,11 @@ def _interior_point(problem, tol):
 
 
 def _inseparable(problem, beta):
-    """Tell whether the multipliers prove that a hard margin needs extremely long weights.
-
-    Margins of at least 1 give Σβ ≤ w·Σβyφ, so that ‖w‖ ≥ Σβ / ‖Σβyφ‖.
-    """
-    if not np.isfinite(beta).all():
-        return True
     used = np.flatnonzero(beta)
     image = np.zeros(problem.gram.n)
     signed = problem.signs[used] * beta[used]
     problem.gram.add_columns(used, signed, image)
-    length = np.sqrt(max(0.0, signed @ image[used]))
-    return beta.sum() * np.sqrt(problem.gram.diagonal.max()) >= _LONGEST * length and len(used) > 0
+    return inseparable(beta, signed @ image[used], problem.gram.diagonal.max())
 
 
 def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):

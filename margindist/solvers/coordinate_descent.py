@@ -76,6 +76,8 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         scores(rows, w, z := np.empty(m))
         z *= signs
         now = certify(objective, rows, signs, weights, w, z, beta)
+        if now.status == "infeasible":
+            return now._replace(n_iter=n_iter)
         lower = max(lower, lower_bound(now))
         previous = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
         if best is None or now.objective < best.objective:
