@@ -81,6 +81,41 @@ def test_every_solver_ends_at_the_same_optimum(kind, solver):
         assert model.solver_ == solver
 
 
+UNSCALED = {  # shape, seed, shift and scale of the rows, parameters, solver
+    "far from the origin": ((29, 5), 6, 1e3, 2e3, (0.001, 100.0, 0.0), "block"),
+    "large kernel values": ((40, 5), 6, 0.0, 1e3, (1e6, 0.25, 100.0), "block"),
+    "steep Newton steps": ((19, 7), 26, 0.0, 1e5, (1.0, 1e4, 100.0), "coordinate-descent"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("name", UNSCALED)
+def test_certificates_hold_on_unscaled_data(name):
+    shape, seed, shift, scale, parameters, solver = UNSCALED[name]
+    rng = np.random.default_rng(seed)
+    X, signs = (rng.standard_normal(shape) + shift) * scale, rng.choice([-1.0, 1.0], shape[0])
+    best = fit(X, signs, *parameters, solver="interior-point", tol=1e-6)
+    model = fit(X, signs, *parameters, solver=solver)
+    objective = reference.value(X, signs, model.coef_[0], *parameters)
+    assert model.objective_ == pytest.approx(objective, rel=1e-9)
+    assert objective - best.objective_ <= (model.duality_gap_ + 2e-6) * abs(objective)
+
+
+@pytest.mark.parametrize("n_zeros", [0, 3000])
+def test_a_hard_margin_that_exists_is_found(n_zeros):
+    X, y = load_breast_cancer(return_X_y=True)
+    X = np.hstack([MinMaxScaler().fit_transform(X)[:150], np.zeros((150, n_zeros))])
+    best = LDMClassifier(np.inf, solver="block", tol=1e-6).fit(X, y[:150])
+    model = LDMClassifier(np.inf, solver="coordinate-descent", tol=1e-6, random_state=0).fit(X, y[:150])
+    assert model.objective_ == pytest.approx(best.objective_, rel=2e-6)
+
+
+def test_a_hard_margin_not_found_yet_is_not_refused():
+    X, y = load_breast_cancer(return_X_y=True)
+    with pytest.warns(ConvergenceWarning, match="after 2 iterations"):
+        LDMClassifier(np.inf, solver="interior-point", max_iter=2).fit(MinMaxScaler().fit_transform(X)[:150], y[:150])
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_sparse_wide_data(solver):
     rng = np.random.default_rng(0)

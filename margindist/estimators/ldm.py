@@ -29,7 +29,8 @@ from margindist.kernels import (
 )
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
-from margindist.solvers._rows import add_rows, as_rows, n_columns, n_rows, squares
+from margindist.solvers._rows import add_rows, as_rows, n_columns, n_rows, scores, squares
+from margindist.solvers._solution import certify, lower_bound, relative
 
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
@@ -285,13 +286,15 @@ class LDMClassifier(MarginClassifier):
             return _Setting(kernel, as_rows(factor.features), factor, gram)
         if self.solver_ == "dcd":
             self._refuse_beyond_memory(5 * gram_bytes(m), f"{m} rows")
-        return _Setting(kernel, gram=self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
+        rows = as_rows(data.X, self.fit_intercept) if self.kernel == "linear" else None
+        return _Setting(kernel, rows, gram=self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
 
     def _last_solution(self, k, setting, n_samples):
         """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
         last = getattr(self, "_warm", ()) if self.warm_start else ()
-        n_coef = n_samples if setting.gram is not None else n_columns(setting.rows)
-        fits = k < len(last) and len(last[k].dual) == n_samples and len(last[k].coef) == n_coef
+        if k >= len(last) or len(last[k].dual) != n_samples:
+            return None
+        fits = setting.gram is not None or len(last[k].coef) == n_columns(setting.rows)
         return last[k] if fits else None
 
     def _solve(self, objective, setting, signs, weights, start, rng, report):
@@ -300,7 +303,8 @@ class LDMClassifier(MarginClassifier):
         options = {"tol": self.tol, "max_iter": limit, "report": report}
         if self.solver_ in ("block", "dcd"):
             descend = block_descent.solve_dcd if self.solver_ == "dcd" else block_descent.solve
-            return descend(objective, setting.gram, signs, weights, start=start, rng=rng, **options)
+            found = descend(objective, setting.gram, signs, weights, start=start, rng=rng, **options)
+            return self._on_columns(objective, setting, signs, weights, found)
         problem = (objective, setting.rows, signs, weights)
         if self.solver_ == "asgd":
             return stochastic.solve(*problem, rng=rng, **options | {"max_iter": self.max_iter})
@@ -311,6 +315,18 @@ class LDMClassifier(MarginClassifier):
             return first
         second = augmented_lagrangian.solve(*problem, start=first, **options)
         return second._replace(n_iter=first.n_iter + second.n_iter)
+
+    def _on_columns(self, objective, setting, signs, weights, found):
+        """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
+        if self.kernel != "linear" or setting.factor is not None or found.status == "infeasible":
+            return found
+        rows = setting.rows
+        w = add_rows(rows, np.arange(len(signs)), found.coef, np.zeros(n_columns(rows)))
+        scores(rows, w, z := np.empty(len(signs)))
+        now = certify(objective, rows, signs, weights, w, signs * z, found.dual)
+        gap = relative(now.objective - max(lower_bound(now), lower_bound(found)), now.objective)
+        status = "stalled" if found.status == "optimal" and not gap <= self.tol else found.status
+        return now._replace(gap=gap, n_iter=found.n_iter, status=status)
 
     def _refuse_infeasible(self, solutions):
         if any(solution.status == "infeasible" for solution in solutions):
@@ -327,7 +343,7 @@ class LDMClassifier(MarginClassifier):
         self._largest_square, self._weighted = setting.largest_square(), np.ptp(data.weights) > 0.0
         if self.warm_start:
             self._warm = solutions
-        if setting.gram is None and setting.factor is None:
+        if self.kernel == "linear" and setting.factor is None:
             self._store_linear([solution.coef for solution in solutions])
             return
         alphas = np.vstack([setting.row_coefficients(solution.coef) for solution in solutions])

@@ -5,7 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.solvers._rows import add_rows
+from margindist.solvers._rows import add_rows, squares
+
+_ROUNDING = 1e-13  # relative error of an objective's value: what a difference of two such values cannot tell
+_LONGEST = 1e5  # a hard margin needs weights at least this long (in units of the longest row): not separable
 
 # A solver calls ``report(iteration, coef, objective, gap)`` once an iteration; True asks it to stop.
 Report = Callable[[int, np.ndarray, float, float], bool]
@@ -34,13 +37,31 @@ def certify(objective, rows, signs, weights, coef, margins, beta):
     """
     if objective.hard and (least := margins.min()) != 1.0:
         if least <= 0.0:
-            return Solution(coef, beta, np.inf, np.inf, 0, "infeasible")
+            pull = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros_like(coef))
+            squares(rows, lengths := np.empty(len(signs)))
+            status = "infeasible" if inseparable(beta, pull @ pull, lengths.max()) else ""
+            return Solution(coef, beta, np.inf, np.inf, 0, status)
         coef, margins = coef / least, np.maximum(margins / least, 1.0)
     scales = signs * objective.dual_coef(beta, margins, weights)
     residual = add_rows(rows, np.arange(len(signs)), scales, -coef)
     value = objective.value(coef @ coef, margins, weights)
     gap = 0.5 * (residual @ residual) + objective.complementarity(beta, margins, weights)
     return Solution(coef, beta, value, relative(gap, value), 0, "")
+
+
+def inseparable(beta, square, longest_square):
+    """Tell whether multipliers prove that a hard margin needs extremely long weights, from ‖Σβyx‖² and the rows' max.
+
+    Margins of at least 1 give Σβ ≤ w·Σβyx, so that ‖w‖ ≥ Σβ / ‖Σβyx‖.
+    """
+    return bool(beta.any()) and beta.sum() * np.sqrt(longest_square) >= _LONGEST * np.sqrt(max(0.0, square))
+
+
+def lower_bound(solution):
+    """Return what the minimum is at least, by this solution: far above it, rounding hides all but that it is lower."""
+    if not np.isfinite(solution.gap):
+        return -np.inf
+    return solution.objective - (solution.gap + _ROUNDING) * abs(solution.objective)
 
 
 def relative(gap, value):

@@ -60,21 +60,25 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
         for _ in range(_MAX_INNER):
             multipliers, gradient = model.slopes(w, z, beta, sigma)
             now = certify(objective, rows, signs, weights, w, z, multipliers)
-            spare = max(objective.complementarity(multipliers, z, weights), tol * abs(now.objective))
+            scale = abs(now.objective) if np.isfinite(now.objective) else 0.5 * (w @ w)  # infinite: no hard margin yet
+            spare = max(objective.complementarity(multipliers, z, weights), tol * scale)
             if n_iter == max_iter or now.gap <= tol or gradient @ gradient <= 0.6 * spare:
                 break
             direction = model.newton_direction(gradient, multipliers, sigma)
             dz = model.margins(direction)
             step = model.step_length(w, z, beta, sigma, direction, dz)
-            w, z, n_iter = w + step * direction, z + step * dz, n_iter + 1
+            w, n_iter = w + step * direction, n_iter + 1
+            z = model.margins(w)  # not z + step * dz: the rounding of long steps would stay in the certificate
         beta, sigma = multipliers, sigma * _GROW
         if report is not None and report(n_iter, now.coef, now.objective, now.gap):
             status = "stopped"
         elif now.gap <= tol:
             status = "optimal"
+        elif now.status == "infeasible":
+            status = now.status
         elif sigma > 1e14:
             status = "stalled"
-    return now._replace(n_iter=n_iter, status=now.status or status)
+    return now._replace(n_iter=n_iter, status=status)
 
 
 class _Model:

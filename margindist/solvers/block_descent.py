@@ -42,7 +42,7 @@ from scipy.linalg.blas import dgemm
 from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, relative
+from margindist.solvers._solution import Solution, inseparable, lower_bound, relative
 
 _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
@@ -54,7 +54,6 @@ _LARGEST_BLOCK = 2048  # when so many are strictly inside their box
 _STEPS = 200  # coordinate steps a row of the block before a Newton step
 _ROUNDS = 3
 _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
-_LONGEST = 1e5  # a hard margin needs weights at least this long (in units of the longest row): not separable
 _ATTEMPTS = 50  # certificates; one or two as a rule
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
@@ -126,7 +125,7 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
             beta, z = _interior_point(problem, tol)
             fallback, status = False, ""
         now, exact_z = certify(objective, gram, signs, weights, beta, z)
-        lower = max(lower, _dual_value(now))
+        lower = max(lower, lower_bound(now))
         best = now if best is None or now.objective < best.objective else best
         gap = relative(best.objective - lower, best.objective)
         if gap <= tol:
@@ -153,12 +152,9 @@ def certify(objective, gram, signs, weights, beta, margins):
     value = objective.value(scale**2 * square_norm, scale * z, weights)
     gap = 0.5 * (scale - 1.0) ** 2 * square_norm + objective.complementarity(beta, scale * z, weights)
     gap += 2.0 * objective.lambda1 * (share @ (away - share @ away) ** 2)
+    # Large kernel values cancel in the margins; what rounding makes of that goes into the dual value α'z/2.
+    gap += np.finfo(float).eps * (scale * np.abs(coef) @ np.sqrt(np.maximum(gram.diagonal, 0.0))) ** 2
     return Solution(scale * coef, beta.copy(), value, relative(gap, value), 0, ""), z
-
-
-def _dual_value(solution):
-    finite = np.isfinite(solution.objective)
-    return solution.objective - solution.gap * abs(solution.objective) if finite else -np.inf
 
 
 # ---------------------------------------------------------------------- the matrix
@@ -285,18 +281,11 @@ def _interior_point(problem, tol):
 
 
 def _inseparable(problem, beta):
-    """Tell whether the multipliers prove that a hard margin needs extremely long weights.
-
-    Margins of at least 1 give Σβ ≤ w·Σβyφ, so that ‖w‖ ≥ Σβ / ‖Σβyφ‖.
-    """
-    if not np.isfinite(beta).all():
-        return True
     used = np.flatnonzero(beta)
     image = np.zeros(problem.gram.n)
     signed = problem.signs[used] * beta[used]
     problem.gram.add_columns(used, signed, image)
-    length = np.sqrt(max(0.0, signed @ image[used]))
-    return beta.sum() * np.sqrt(problem.gram.diagonal.max()) >= _LONGEST * length and len(used) > 0
+    return inseparable(beta, signed @ image[used], problem.gram.diagonal.max())
 
 
 def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
@@ -456,7 +445,7 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
         check = n_iter + max(1, n_iter // 4)
         z = H @ (objective.lambda2 * share + beta)
         now, _ = certify(objective, gram, signs, weights, beta, z)
-        lower = max(lower, _dual_value(now))
+        lower = max(lower, lower_bound(now))
         best = now if best is None or now.objective < best.objective else best
         gap = relative(best.objective - lower, best.objective)
         if report is not None and report(n_iter, best.coef, best.objective, gap):

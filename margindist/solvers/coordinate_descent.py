@@ -19,7 +19,7 @@ from numba import njit
 
 from margindist.objectives import coordinate_step
 from margindist.solvers._rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
-from margindist.solvers._solution import certify, relative
+from margindist.solvers._solution import certify, lower_bound, relative
 
 _FIRST_LOOK = 6  # passes before the first look at the gap; then every half as many again as done so far
 _PATIENCE = 60  # passes before giving up is considered
@@ -76,7 +76,9 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         scores(rows, w, z := np.empty(m))
         z *= signs
         now = certify(objective, rows, signs, weights, w, z, beta)
-        lower = max(lower, now.objective - now.gap * abs(now.objective) if np.isfinite(now.gap) else -np.inf)
+        if now.status == "infeasible":
+            return now._replace(n_iter=n_iter)
+        lower = max(lower, lower_bound(now))
         previous = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
         if best is None or now.objective < best.objective:
             best = now._replace(coef=now.coef.copy(), dual=beta.copy())

@@ -96,7 +96,8 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, method="au
         dz *= signs
         step = _exact_step(objective, w, dw, z, dz, weights)
         w += step * dw
-        z += step * dz
+        scores(rows, w, z)  # not z + step * dz: the rounding of long steps would stay in the certificate
+        z *= signs
     return Solution(w, a, value, gap, n_iter, status)
 
 
