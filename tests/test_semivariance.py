@@ -1,7 +1,5 @@
 """MSVMAv: its rounds, its classifier, its bound."""
 
-import warnings
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -201,13 +199,3 @@ def test_bound_of_an_estimator_scales_its_margins(kernel):
         assert bound == pytest.approx(semivariance_bound(scaled, len(y) ** -0.5))
     with pytest.raises(ValueError, match="for two classes"):
         generalization_bound(MSVMAvClassifier().fit(X[:9], [0, 1, 2] * 3), X[:9], [0, 1, 2] * 3)
-
-
-def test_rounds_that_end_unsettled_say_so():
-    X, y = load_breast_cancer(return_X_y=True)
-    with pytest.warns(ConvergenceWarning, match=r"stopped after max_iter=1 rounds.*Raise max_iter or tol"):
-        model = MSVMAvClassifier(max_iter=1).fit(minmax_scale(X), y)
-    assert model.status_ == "iteration limit"
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert MSVMAvClassifier(max_iter=1000).fit(minmax_scale(X), y).status_ == "settled"

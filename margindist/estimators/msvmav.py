@@ -196,11 +196,3 @@ class MSVMAvClassifier(MarginClassifier):
                     stacklevel=4,
                 )
                 return
-            if rounds.status == "iteration limit":
-                warnings.warn(
-                    f"{type(self).__name__} stopped after max_iter={self.max_iter} rounds, before they settled to "
-                    f"tol={self.tol:g}: the coefficients move by {rounds.step:.1e} a round. Raise max_iter or tol.",
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
-                return
