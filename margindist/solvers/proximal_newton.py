@@ -139,13 +139,17 @@ class ProximalNewton:
         return self._by_products(losses, blocks, width, X, active, G)
 
     def _is_small(self, blocks, active, shape):
-        """Tell whether the Hessian is better formed than multiplied by."""
+        """Tell whether the Hessian is better formed than multiplied by.
+
+        Rows count by their weights, so that a weight of two takes the same steps as the row twice.
+        """
         d, k = shape
         if d * k > _WHOLE:
             return False
+        rows = self.losses.prices[active] * (self.losses.total / self.losses.prices.sum())
         classes = blocks.length[active] + 2
-        formed = 0.25 * d * d * np.sum(classes * (classes + 1)) + (d * k) ** 3 / 3
-        return formed <= _PRODUCTS_SAVED * 4 * len(active) * d * k
+        formed = 0.25 * d * d * (rows @ (classes * (classes + 1))) + (d * k) ** 3 / 3
+        return formed <= _PRODUCTS_SAVED * 4 * rows.sum() * d * k
 
     def _by_factor(self, blocks, active, G):
         """The same from the Hessian itself; None where rounding has made that indefinite."""
