@@ -17,6 +17,7 @@ from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
 from margindist.solvers import stochastic
 from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Solution
 from tests.reference import ldm as reference
 
 SOLVERS = ["interior-point", "coordinate-descent", "block", "dcd"]
@@ -378,6 +379,12 @@ def test_indefinite_kernels_predict_by_the_certified_solution():
         value = LDM(10.0, 0.25, 0.25).value(square_norm, np.where(y == 1, scores, -scores), np.ones(150))
         assert value == pytest.approx(model.objective_, rel=1e-6)
         np.testing.assert_allclose(model.decision_function(X), models[0].decision_function(X), atol=0.01)
+
+
+def test_a_gap_that_is_no_number_is_not_silent():
+    lost = Solution(np.zeros(1), np.zeros(2), 1.0, np.nan, 3, "stalled")
+    with pytest.warns(ConvergenceWarning, match="duality gap of nan"):
+        LDMClassifier()._warn_unless_converged([lost])
 
 
 def test_memory_is_refused_before_the_fit_starts():

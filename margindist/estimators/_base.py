@@ -370,7 +370,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _warn_unless_converged(self, solutions):
         for solution in solutions:
-            if solution.status in ("iteration limit", "stalled") and solution.gap > self.tol:
+            if solution.status in ("iteration limit", "stalled") and not solution.gap <= self.tol:  # nan too
                 warnings.warn(
                     f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a "
                     f"relative duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most "
