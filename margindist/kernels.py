@@ -11,6 +11,7 @@ interface:
 ``block(which)``                    the square of those rows and columns
 ``add_columns(which, coef, out)``   ``out += G[:, which] @ coef``
 ``dot(V)``                          ``G @ V`` for a vector or a thin matrix
+``row_coefficients(coef)``          coefficients (last axis) for the kernel as it is, if G was clipped
 ==================================  ==================================================================
 
 :func:`gram_matrix` picks the provider by a limit in bytes. Of the symmetric matrix only one half is ever evaluated, a
@@ -253,10 +254,12 @@ class FullGram:
     Parameters
     ----------
     values : ndarray of shape (n, n), float64, symmetric
+    kept : Kept, optional
+        What :func:`clip_spectrum` left of an indefinite kernel's matrix.
     """
 
-    def __init__(self, values):
-        self.values = values
+    def __init__(self, values, kept=None):
+        self.values, self.kept = values, kept
         self.n = len(values)
         self.diagonal = values.diagonal().copy()
 
@@ -279,6 +282,10 @@ class FullGram:
     def dot(self, V):
         """Return the product with a vector or a thin matrix."""
         return self.values @ V
+
+    def row_coefficients(self, coef):
+        """Return coefficients with which the kernel as it is gives the training rows what G gives them with these."""
+        return coef if self.kept is None else self.kept.project(coef)
 
 
 class CachedGram:
@@ -334,6 +341,10 @@ class CachedGram:
     def block(self, which):
         """Return the square block of the rows and columns ``which``."""
         return self._pairs(which, which)
+
+    def row_coefficients(self, coef):
+        """Return the coefficients: G is the kernel as it is."""
+        return coef
 
     def add_columns(self, which, coef, out):
         """Add the columns ``which``, each times its coefficient, to ``out``."""
@@ -396,12 +407,13 @@ class Factor(NamedTuple):
     to_coef: np.ndarray  # (rank, rank): to_coef @ w are the coefficients of the rows ``pivots``
     remainder: float  # trace of G − F Fᵀ
     indefinite: bool  # a negative eigenvalue showed
+    kept: Any = None  # as in :class:`FullGram`
 
     def row_coefficients(self, coef):
         """Return one coefficient a training row from the weights of the features."""
         alpha = np.zeros(len(self.features))
         alpha[self.pivots] = self.to_coef @ coef
-        return alpha
+        return alpha if self.kept is None else self.kept.project(alpha)
 
 
 def _finish(features, pivots, diagonal, indefinite):
@@ -499,7 +511,8 @@ def cholesky_factor(gram, tol=1e-10):
     probe = np.random.default_rng(0).standard_normal(gram.n)
     rest = gram.dot(probe) - features @ (features.T @ probe)
     indefinite = np.abs(rest).max() > 100.0 * np.sqrt(gram.n * tol) * top
-    return _finish(features, pivots[:rank].astype(np.intp), gram.diagonal, indefinite)
+    factor = _finish(features, pivots[:rank].astype(np.intp), gram.diagonal, indefinite)
+    return factor._replace(kept=getattr(gram, "kept", None))
 
 
 # ---------------------------------------------------------------------- indefinite matrices
@@ -537,12 +550,27 @@ def is_indefinite(gram, rng, tol=1e-9):
     return bool(ritz[0] < -tol * max(ritz[-1], 0.0))
 
 
-def clip_spectrum(gram):
+class Kept(NamedTuple):
+    """The positive part VΛV' of a weighted matrix W^½GW^½."""
+
+    vectors: np.ndarray  # V, orthonormal
+    root: np.ndarray  # the diagonal of W^½
+
+    def project(self, coef):
+        """Return the coefficients (last axis) with which G gives the rows what its positive part gives with these."""
+        return (coef / self.root) @ self.vectors @ self.vectors.T * self.root
+
+
+def clip_spectrum(gram, weights=None):
     """Return the nearest positive semi-definite matrix: negative eigenvalues become zero.
 
-    Costs all eigenvectors, and memory for three more matrices of that size.
+    Costs all eigenvectors, and memory for three more matrices of that size. Weights make the matrix near in the sense
+    in which a row of weight two is two rows. See :meth:`FullGram.row_coefficients` for the way back to the kernel.
     """
-    values, vectors = eigh(gram.columns(np.arange(gram.n)), overwrite_a=True, check_finite=False)
-    positive = values > 0.0
-    vectors = vectors[:, positive] * np.sqrt(values[positive])
-    return FullGram(vectors @ vectors.T)
+    root = np.ones(gram.n) if weights is None else np.sqrt(weights)
+    matrix = root[:, None] * gram.columns(np.arange(gram.n)) * root
+    values, vectors = eigh(matrix, overwrite_a=True, check_finite=False)
+    positive = values > gram.n * np.finfo(float).eps * np.abs(values).max()
+    kept = Kept(vectors[:, positive], root)
+    vectors = kept.vectors * np.sqrt(values[positive]) / root[:, None]
+    return FullGram(vectors @ vectors.T, kept)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MSVMAvClassifier, ODMClassifier
 from margindist.kernels import (
     CachedGram,
     FullGram,
@@ -188,3 +189,16 @@ def test_scale_does_not_suffer_from_a_large_mean(mean, form, monkeypatch):
 def test_scale_of_entries_that_are_all_alike_is_one():
     for value in (0.0, 0.1, 1e8 / 3):
         assert resolve_gamma("scale", np.full((1000, 3), value), np.ones(1000)) == 1.0
+
+
+@pytest.mark.filterwarnings(
+    "ignore:.*negative eigenvalues:UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
+@pytest.mark.parametrize("estimator", [LDMClassifier, ODMClassifier, MSVMAvClassifier, KOMDClassifier, FMMClassifier])
+def test_weight_two_is_the_row_twice_under_an_indefinite_kernel(estimator, rng):
+    X = rng.standard_normal((60, 3))
+    y, weights = X[:, 0] * X[:, 1] > 0.0, rng.integers(1, 3, 60)
+    twice = np.repeat(np.arange(60), weights)
+    model = estimator(kernel="sigmoid", gamma=0.5, coef0=-1.0, tol=1e-8)
+    weighted = model.fit(X, y, sample_weight=weights).decision_function(X)
+    np.testing.assert_allclose(model.fit(X[twice], y[twice]).decision_function(X), weighted, atol=1e-5)

@@ -17,6 +17,7 @@ from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
 from margindist.solvers import stochastic
 from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Solution
 from tests.reference import ldm as reference
 
 SOLVERS = ["interior-point", "coordinate-descent", "block", "dcd"]
@@ -369,6 +370,26 @@ def test_indefinite_kernels_are_clipped_with_a_warning():
         model = LDMClassifier(kernel="sigmoid", gamma=2.0, coef0=-1.0).fit(X, y)
     assert np.isfinite(model.decision_function(X)).all()
     assert model.duality_gap_ <= model.tol
+
+
+@pytest.mark.filterwarnings("ignore:.*negative eigenvalues:UserWarning")
+def test_indefinite_kernels_predict_by_the_certified_solution():
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y = MinMaxScaler().fit_transform(X), y[:150]
+    options = {"C": 10, "kernel": "sigmoid", "gamma": 0.5, "coef0": -1.0, "tol": 1e-8, "max_iter": 100_000}
+    models = [LDMClassifier(solver=solver, random_state=0, **options).fit(X[:150], y) for solver in SOLVERS]
+    for model in models:
+        scores = model.decision_function(X[:150])
+        square_norm = model.dual_coef_[0] @ scores[model.support_]
+        value = LDM(10.0, 0.25, 0.25).value(square_norm, np.where(y == 1, scores, -scores), np.ones(150))
+        assert value == pytest.approx(model.objective_, rel=1e-6)
+        np.testing.assert_allclose(model.decision_function(X), models[0].decision_function(X), atol=0.01)
+
+
+def test_a_gap_that_is_no_number_is_not_silent():
+    lost = Solution(np.zeros(1), np.zeros(2), 1.0, np.nan, 3, "stalled")
+    with pytest.warns(ConvergenceWarning, match="duality gap of nan"):
+        LDMClassifier()._warn_unless_converged([lost])
 
 
 def test_memory_is_refused_before_the_fit_starts():

@@ -283,9 +283,9 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         bias = 1.0 if getattr(self, "fit_intercept", False) else 0.0
         return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=bias)
 
-    def _mercer_gram(self, X, kernel):
+    def _mercer_gram(self, data, kernel):
         """Return the whole Gram matrix, without its negative eigenvalues if it has any."""
-        return self._positive_part(gram_matrix(X, kernel).whole())
+        return self._positive_part(gram_matrix(data.X, kernel).whole(), data.sample_weights)
 
     def _kernel_factor(self, data, kernel):
         """Return features of the kernel: Nystroem's with ``n_components``, else those of the whole Gram matrix."""
@@ -295,7 +295,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             self._refuse_beyond_memory(2 * 8 * m * n_components, f"{n_components} Nystroem features")
             return nystroem(data.X, kernel, n_components, self._rng())
         self._refuse_beyond_memory(4 * gram_bytes(m), f"{m} rows")
-        return cholesky_factor(self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
+        gram = gram_matrix(data.X, kernel, self.cache_size * 1e6)
+        return cholesky_factor(self._positive_part(gram, data.sample_weights))
 
     def _refuse_beyond_memory(self, needed, what):
         if needed > getattr(self, "cache_size", np.inf) * 1e6:
@@ -304,18 +305,18 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                 f"than cache_size={self.cache_size:g}; raise it, choose another solver, or give n_components."
             )
 
-    def _positive_part(self, gram):
+    def _positive_part(self, gram, weights=None):
         """Return the Gram matrix, without its negative eigenvalues if it has any."""
         if self.kernel in ("linear", "rbf") or not is_indefinite(gram, np.random.default_rng(0)):
             return gram
         warnings.warn(
             f"{type(self).__name__}: the kernel matrix has negative eigenvalues, so the problem is not convex; "
-            f"they are set to zero. Predictions use the kernel as it is.",
+            f"they are set to zero. Predictions use the kernel as it is, with coefficients of the part that is left.",
             UserWarning,
             stacklevel=5,
         )
         self._refuse_beyond_memory(3 * gram_bytes(gram.n), f"an indefinite kernel and {gram.n} rows")
-        return clip_spectrum(gram)
+        return clip_spectrum(gram, weights)
 
     def _rng(self):
         """Return a NumPy generator that ``random_state`` determines."""
@@ -384,7 +385,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _warn_unless_converged(self, solutions):
         for solution in solutions:
-            if solution.status in ("iteration limit", "stalled") and solution.gap > self.tol:
+            if solution.status in ("iteration limit", "stalled") and not solution.gap <= self.tol:  # nan too
                 warnings.warn(
                     f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a "
                     f"relative duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most "

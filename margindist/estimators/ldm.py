@@ -287,7 +287,8 @@ class LDMClassifier(MarginClassifier):
         if self.solver_ == "dcd":
             self._refuse_beyond_memory(5 * gram_bytes(m), f"{m} rows")
         rows = as_rows(data.X, self.fit_intercept) if self.kernel == "linear" else None
-        return _Setting(kernel, rows, gram=self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6)))
+        gram = gram_matrix(data.X, kernel, self.cache_size * 1e6)
+        return _Setting(kernel, rows, gram=self._positive_part(gram, data.sample_weights))
 
     def _last_solution(self, k, setting, n_samples):
         """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
@@ -442,7 +443,7 @@ class _Setting(NamedTuple):
     def row_coefficients(self, coef):
         """Return one coefficient a training row from the solver's own."""
         if self.factor is None:
-            return coef
+            return self.gram.row_coefficients(coef)
         if self.gram is not None:
             coef = self.factor.features.T @ coef
         return self.factor.row_coefficients(coef)

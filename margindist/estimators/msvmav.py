@@ -157,8 +157,8 @@ class MSVMAvClassifier(MarginClassifier):
             rows, metric = as_rows(data.X, self.fit_intercept), 1.0
         else:
             kernel = self._kernel(data)
-            factor = cholesky_factor(self._mercer_gram(data.X, kernel), tol=1e-12)
-            features = semivariance.kernel_features(factor.features, data.weights)
+            gram = self._mercer_gram(data, kernel)
+            features = semivariance.kernel_features(cholesky_factor(gram, tol=1e-12).features, data.weights)
             rows, metric = features.rows, features.metric
 
         def solve(k, signs, report):
@@ -171,7 +171,7 @@ class MSVMAvClassifier(MarginClassifier):
         if self.kernel == "linear":
             self._store_linear([r.coef for r in rounds])
         else:
-            self._store_kernel(data, [features.sample_coef(r.coef) for r in rounds], kernel)
+            self._store_kernel(data, [gram.row_coefficients(features.sample_coef(r.coef)) for r in rounds], kernel)
         return self._store_rounds(rounds)
 
     def _store_rounds(self, rounds):

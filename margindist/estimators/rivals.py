@@ -295,7 +295,8 @@ class KOMDClassifier(MarginClassifier):
         data = self._validate_training_data(X, y, sample_weight)
         kernel = self._kernel(data)._replace(bias=0.0)
         few_columns = self.kernel == "linear" and data.X.shape[1] < data.X.shape[0]
-        problem = as_rows(data.X) if few_columns else self._mercer_gram(data.X, kernel).values
+        gram = None if few_columns else self._mercer_gram(data, kernel)
+        problem = as_rows(data.X) if few_columns else gram.values
 
         def solve(k, signs, report):
             return simplex_qp.solve(
@@ -306,7 +307,7 @@ class KOMDClassifier(MarginClassifier):
         if self.kernel == "linear":
             self.coef_ = np.vstack([data.X.T @ point.coef for point in points])
         else:
-            self._store_kernel(data, [point.coef for point in points], kernel)
+            self._store_kernel(data, [gram.row_coefficients(point.coef) for point in points], kernel)
         self.intercept_ = np.array([point.intercept if self.fit_intercept else 0.0 for point in points])
         self._store_convergence(points)
         return self
@@ -448,7 +449,8 @@ class FMMClassifier(MarginClassifier):
             rows = as_rows(data.X, self.fit_intercept)
         else:
             kernel = self._kernel(data)
-            rows = as_rows(cholesky_factor(self._mercer_gram(data.X, kernel), tol=1e-12).features)
+            gram = self._mercer_gram(data, kernel)
+            rows = as_rows(cholesky_factor(gram, tol=1e-12).features)
 
         def solve(k, signs, report):
             return margin_maximisation.solve(
@@ -459,7 +461,7 @@ class FMMClassifier(MarginClassifier):
         if self.kernel == "linear":
             self._store_linear([f.coef for f in found])
         else:
-            self._store_kernel(data, [f.sample_coef for f in found], kernel)
+            self._store_kernel(data, [gram.row_coefficients(f.sample_coef) for f in found], kernel)
         self.n_iter_ = max(f.n_iter for f in found)
         self.margin_, self.margin_bound_ = (_one_or_array([getattr(f, a) for f in found]) for a in ("margin", "bound"))
         return self
