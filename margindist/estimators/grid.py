@@ -1117,7 +1117,8 @@ class ODMClassifierCV(GridClassifier):
         found, behind = np.empty((len(points), len(problems), n_columns(rows))), 0
         order = sorted(range(len(points)), key=lambda k: (points[k]["theta"], points[k]["mu"], points[k]["lam"]))
         paths = [list(path) for _, path in groupby(order, lambda k: (points[k]["theta"], points[k]["mu"]))]
-        options = {"tol": min(self.tol, _EXACT), "max_iter": self.max_iter}
+        directions = newton.newton_directions(rows)
+        options = {"tol": min(self.tol, _EXACT), "max_iter": self.max_iter, "directions": directions}
         for t, signs in enumerate(problems):
             start = None
             for path in paths:

@@ -43,7 +43,9 @@ _FORCING = 0.05  # how far conjugate gradients reduce the residual
 _BLAS = 40.0  # how much faster an operation is inside a dense factorisation than on a stored value
 
 
-def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, method="auto", start=None, report=None):
+def solve(
+    objective, rows, signs, weights, *, tol=1e-6, max_iter=200, method="auto", directions=None, start=None, report=None
+):
     """Minimise a piecewise quadratic objective.
 
     Parameters
@@ -62,6 +64,8 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, method="au
         Newton steps.
     method : {"auto", "factor", "row-factor", "cg"}
         How the Newton systems are solved.
+    directions : callable
+        What :func:`newton_directions` made of these rows for another problem: it keeps what serves this one too.
     start : ndarray of shape (n_columns,)
         Coefficients to start from.
     report : callable
@@ -72,7 +76,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, method="au
     Solution
         Its ``dual`` is the negative slope of the loss at each margin.
     """
-    direction = _newton_directions(rows, method)
+    direction = newton_directions(rows, method) if directions is None else directions
     everything = np.arange(n_rows(rows))
     w, z = np.zeros(n_columns(rows)), np.zeros(len(signs))
     if start is not None:
@@ -184,7 +188,7 @@ class _Conjugate:
         return dw
 
 
-def _newton_directions(rows, method):
+def newton_directions(rows, method="auto"):
     """Return what turns curvatures and a gradient into a Newton direction, by counting operations if not told."""
     if method != "auto":
         return {"factor": _Factor, "row-factor": _RowFactor, "cg": _Conjugate}[method](rows)
