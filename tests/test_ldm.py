@@ -102,6 +102,19 @@ def test_certificates_hold_on_unscaled_data(name):
     assert objective - best.objective_ <= (model.duality_gap_ + 2e-6) * abs(objective)
 
 
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_values_beyond_all_digits_are_said_to_be_so(solver):
+    rng = np.random.default_rng(0)
+    X, signs = (1e20 * rng.standard_normal((40, 5))).astype(np.float32), rng.choice([-1.0, 1.0], 40)
+    if solver == "coordinate-descent":
+        with pytest.warns(ConvergenceWarning, match="scale the features"):
+            LDMClassifier(solver=solver, random_state=0).fit(X, signs)
+    else:
+        with pytest.raises(ValueError, match=r"expected features .* of moderate size, .*; scale the features"):
+            LDMClassifier(solver=solver, random_state=0).fit(X, signs)
+
+
 @pytest.mark.parametrize("n_zeros", [0, 3000])
 def test_a_hard_margin_that_exists_is_found(n_zeros):
     X, y = load_breast_cancer(return_X_y=True)

@@ -344,10 +344,17 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if getattr(self, "_skl_callbacks", None):
             context = self._init_callback_context(max_subtasks=None)
             context.call_on_fit_task_begin(estimator=self, X=X, y=y)
-        with _threadpools().limit(limits=1, user_api="blas"):
-            solutions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                delayed(solve)(k, signs, self._progress(k, len(problems), context)) for k, signs in enumerate(problems)
-            )
+        try:
+            with _threadpools().limit(limits=1, user_api="blas"):
+                solutions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                    delayed(solve)(k, signs, self._progress(k, len(problems), context))
+                    for k, signs in enumerate(problems)
+                )
+        except (np.linalg.LinAlgError, ZeroDivisionError) as error:  # only rounding and overflow lead there
+            raise ValueError(
+                f"{type(self).__name__}: expected features (or kernel values) of moderate size, got such in which the "
+                f"solver loses all digits ({error}); scale the features, for instance by StandardScaler."
+            ) from error
         if context is not None:
             context.call_on_fit_task_end(estimator=self, X=X, y=y)
         self._warn_unless_converged(solutions)

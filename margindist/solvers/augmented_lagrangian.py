@@ -69,6 +69,8 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
             step = model.step_length(w, z, beta, sigma, direction, dz)
             w, n_iter = w + step * direction, n_iter + 1
             z = model.margins(w)  # not z + step * dz: the rounding of long steps would stay in the certificate
+            if step <= _SHORTEST:
+                break
         beta, sigma = multipliers, sigma * _GROW
         if report is not None and report(n_iter, now.coef, now.objective, now.gap):
             status = "stopped"
@@ -76,7 +78,7 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
             status = "optimal"
         elif now.status == "infeasible":
             status = now.status
-        elif sigma > 1e14:
+        elif not sigma <= 1e14:
             status = "stalled"
     return now._replace(n_iter=n_iter, status=status)
 
@@ -122,6 +124,8 @@ class _Model:
             pull = self.objective.dual_coef(multipliers, margins, self.weights)
             return (w + step * direction) @ direction - pull @ dz
 
+        if not slope(0.0) < 0.0:
+            return _SHORTEST
         longest = 1.0
         while slope(longest) < 0.0 and longest < 64.0:
             longest *= 2.0
