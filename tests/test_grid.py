@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse as sp
 import sklearn
 from sklearn.base import clone
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_breast_cancer, make_classification
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import make_scorer
 from sklearn.metrics.pairwise import rbf_kernel
@@ -307,3 +307,24 @@ def test_the_columns_of_parameters_are_those_of_a_search(gammas):
         assert ours[name].dtype == peer[name].dtype
         assert ours[name].tolist() == peer[name].tolist()
         assert not ours[name].mask.any()
+
+
+@pytest.mark.filterwarnings("ignore:.*negative eigenvalues:UserWarning")
+@pytest.mark.parametrize(
+    ("classifier", "search", "grid"),
+    [
+        (LDMClassifier, LDMClassifierCV, {"C": [1.0, 10.0], "lambda1": [0.25], "lambda2": [0.25]}),
+        (ODMClassifier, ODMClassifierCV, {"lam": [16.0, 256.0], "mu": [0.4], "theta": [0.2]}),
+        (MSVMAvClassifier, MSVMAvClassifierCV, {"alpha": [64.0], "beta": [0.2, 1.0]}),
+    ],
+    ids=["LDM", "ODM", "MSVMAv"],
+)
+def test_kernels_that_are_not_positive_definite_score_as_in_grid_search(classifier, search, grid):
+    X, y = load_breast_cancer(return_X_y=True)
+    X, y, folds = minmax_scale(X)[:120], y[:120], StratifiedKFold(3, shuffle=True, random_state=0)
+    settings = {"kernel": "sigmoid", "coef0": -1.0, "tol": 1e-7}
+    expected = GridSearchCV(classifier(gamma=0.5, **settings), grid, cv=folds).fit(X, y)
+    found = search(gammas=[0.5], cv=folds, **settings, **{f"{name}s": values for name, values in grid.items()})
+    np.testing.assert_allclose(
+        found.fit(X, y).cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], atol=1e-12
+    )

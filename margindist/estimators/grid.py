@@ -114,7 +114,7 @@ class _Fold(NamedTuple):
     def mercer_gram(self):
         """Return the Gram matrix without its negative eigenvalues, if it has any."""
         gram = FullGram(self.gram())
-        return gram if self.kernel.name == "rbf" else self.estimator._positive_part(gram)
+        return gram if self.kernel.name == "rbf" else self.estimator._positive_part(gram, self.data.sample_weights)
 
     def kernel_scores(self, alphas):
         """Return the scores of the test rows from coefficients of the training rows (last axis)."""
@@ -586,21 +586,22 @@ class LDMClassifierCV(GridClassifier):
 
     def _decide(self, fold, points):
         objectives = [LDM(float(p["C"]), float(p["lambda1"]), float(p["lambda2"])) for p in points]
-        data, linear = fold.data, self.kernel == "linear"
+        data, linear, gram = fold.data, self.kernel == "linear", None
         if data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives):
             return self._one_by_one(fold, points)
         if linear and n_columns(rows := as_rows(data.X, self.fit_intercept)) < data.X.shape[0]:
             spectrum = projected_newton.spectrum_of_rows(dense_matrix(rows), data.weights)
         else:
-            spectrum = projected_newton.spectrum_of_gram(fold.mercer_gram().values, data.weights)
+            gram = fold.mercer_gram()
+            spectrum = projected_newton.spectrum_of_gram(gram.values, data.weights)
         solutions = projected_newton.solve_grid(
             objectives, spectrum, fold.estimator._sign_vectors(data.codes), data.weights, tol=min(self.tol, _EXACT),
             max_iter=1000 if self.max_iter is None else self.max_iter,
         )  # fmt: skip
         alphas = np.array([[solution.coef for solution in point] for point in solutions])
-        behind = sum(solution.gap > self.tol for point in solutions for solution in point)
+        behind = sum(not solution.gap <= self.tol for point in solutions for solution in point)
         if not linear:
-            return fold.kernel_scores(alphas), behind
+            return fold.kernel_scores(gram.row_coefficients(alphas)), behind
         coefs = weighted_sums(as_rows(data.X), alphas.reshape(-1, alphas.shape[2]).T).reshape(*alphas.shape[:2], -1)
         if self.fit_intercept:
             coefs = np.concatenate([coefs, alphas.sum(axis=2, keepdims=True)], axis=2)
@@ -912,7 +913,8 @@ class MSVMAvClassifierCV(GridClassifier):
                 return self._one_by_one(fold, points)
             X = dense_matrix(rows)
         else:
-            factor = cholesky_factor(fold.mercer_gram(), tol=1e-12)
+            gram = fold.mercer_gram()
+            factor = cholesky_factor(gram, tol=1e-12)
             features = semivariance.kernel_features(factor.features, data.weights)
             X, metric = features.rows.X, features.metric
         pairs = [(float(p["alpha"]), float(p["beta"])) for p in points]
@@ -924,7 +926,7 @@ class MSVMAvClassifierCV(GridClassifier):
         if linear:
             return fold.linear_scores(coefs), 0
         alphas = (coefs / features.spectrum) @ features.rows.X.T * data.weights
-        return fold.kernel_scores(alphas), 0
+        return fold.kernel_scores(gram.row_coefficients(alphas)), 0
 
 
 class ODMClassifierCV(GridClassifier):
@@ -1096,7 +1098,8 @@ class ODMClassifierCV(GridClassifier):
         if self.kernel == "linear":
             rows = as_rows(data.X, self.fit_intercept)
         else:
-            factor = cholesky_factor(fold.mercer_gram())
+            gram = fold.mercer_gram()
+            factor = cholesky_factor(gram)
             rows = as_rows(factor.features)
         joint = self.multi_class == "direct" and len(estimator.classes_) > 2
         if joint:
@@ -1109,7 +1112,7 @@ class ODMClassifierCV(GridClassifier):
             return fold.linear_scores(found), behind
         alphas = np.zeros((*found.shape[:2], data.X.shape[0]))
         alphas[:, :, factor.pivots] = found @ factor.to_coef.T
-        return fold.kernel_scores(alphas), behind
+        return fold.kernel_scores(gram.row_coefficients(alphas)), behind
 
     def _solve_two_class(self, estimator, rows, data, points):
         """Follow ``lam`` for each (mu, theta) and problem; return coefficients and how many missed ``tol``."""
@@ -1126,7 +1129,7 @@ class ODMClassifierCV(GridClassifier):
                     objective = ODM(*(float(points[k][name]) for name in ("lam", "mu", "theta")))
                     solution = newton.solve(objective, rows, signs, data.weights, start=start, **options)
                     found[k, t] = start = solution.coef
-                    behind += solution.gap > self.tol
+                    behind += not solution.gap <= self.tol
                 start = found[path[0], t]
         return found, behind
 
@@ -1141,5 +1144,5 @@ class ODMClassifierCV(GridClassifier):
             )  # fmt: skip
             openings[objective.lam, objective.theta] = rounds.opening
             found.append(rounds.coef)
-            behind += rounds.status == "iteration limit" and rounds.gap > self.tol
+            behind += rounds.status == "iteration limit" and not rounds.gap <= self.tol
         return np.array(found), behind
