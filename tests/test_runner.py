@@ -254,6 +254,33 @@ def test_a_commit_that_fails_leaves_a_store_that_works(tmp_path):
         assert len(store.results()) == 2
 
 
+class Interrupted:
+    """A connection that Ctrl-C reaches right after a statement."""
+
+    def __init__(self, connection, statement):
+        self.connection, self.statement = connection, statement
+
+    def __getattr__(self, name):
+        return getattr(self.connection, name)
+
+    def execute(self, statement, *values):
+        found = self.connection.execute(statement, *values)
+        if statement == self.statement:
+            self.statement = None
+            raise KeyboardInterrupt
+        return found
+
+
+@pytest.mark.parametrize("statement", ["BEGIN IMMEDIATE", "COMMIT"])
+def test_ctrl_c_within_a_transaction_stays_ctrl_c(tmp_path, statement):
+    with Store(tmp_path / "results.sqlite") as store:
+        store._connection = Interrupted(store._connection, statement)
+        with pytest.raises(KeyboardInterrupt):
+            store.record(Result(CELLS[0], score=1.0))
+        store.record(Result(CELLS[1], score=1.0))
+        assert CELLS[1] in {result.cell for result in store.results()}
+
+
 def test_what_another_runner_finished_is_not_left(tmp_path):
     with (
         Store(tmp_path / "results.sqlite") as store,

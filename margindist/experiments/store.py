@@ -161,12 +161,13 @@ class Store:
     @contextmanager
     def _transaction(self):
         with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
             try:
+                self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
                 self._connection.execute("COMMIT")
             except BaseException:
-                self._connection.execute("ROLLBACK")
+                if self._connection.in_transaction:  # an interrupt may come just before the beginning or after the end
+                    self._connection.execute("ROLLBACK")
                 raise
 
     def record(self, result: Result) -> None:
