@@ -325,9 +325,13 @@ def test_the_bar_of_a_terminal_is_one_line(monkeypatch, capsys):
 
 
 def started(*arguments):
+    def answer_ctrl_c():  # which tests that run in the background have been told to ignore
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
     return subprocess.Popen(
         [sys.executable, "-m", "margindist", "compare", "flowers.csv", *arguments], stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
+        preexec_fn=answer_ctrl_c,
     )  # fmt: skip
 
 
