@@ -446,8 +446,8 @@ def _command_blocks(found):
         Block("text", "Any cell is measured again, and set beside the result kept, by"),
         Block("code", f"margindist reproduce --cell {done.cell} --store results.sqlite"),
         Block("text", (
-            "Accuracies, margins and chosen parameters come out the same to the last bit with the same versions on the "
-            f"same kind of machine ({versions}); times do not."
+            "Accuracies and chosen parameters come out the same, and margins to the last digits, with the same "
+            f"versions on the same kind of machine ({versions}); times do not."
         )),
     ]  # fmt: skip
 
