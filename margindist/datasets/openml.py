@@ -40,7 +40,6 @@ _BROKEN = (URLError, TimeoutError, ConnectionError, HTTPException)
 class _Remote(NamedTuple):
     """What OpenML says of a data set."""
 
-    name: str
     target: str
     left_out: tuple[str, ...]
     url: str
@@ -167,7 +166,7 @@ def _remote(described, name, recipe):
         for entry in np.atleast_1d(said.get(key) or [])
         for column in str(entry).split(",")
     )
-    return _Remote(said["name"], said["default_target_attribute"], left_out, said["url"], said["md5_checksum"])
+    return _Remote(said["default_target_attribute"], left_out, said["url"], said["md5_checksum"])
 
 
 def _fetch(name, remote, path):

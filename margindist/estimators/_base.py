@@ -65,10 +65,10 @@ def all_or_nothing(method, *, anew=False):
     @functools.wraps(method)
     def whole_or_not_at_all(self, *args, **kwargs):
         before = vars(self).copy()
-        if anew:
-            for name in [name for name in before if name.endswith("_") or name in ("_stream", "_memory")]:
-                delattr(self, name)
         try:
+            if anew:
+                for name in [name for name in before if name.endswith("_") or name in ("_stream", "_memory")]:
+                    delattr(self, name)
             return method(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()

@@ -141,6 +141,9 @@ def _apply(values, coefs):
     return np.asarray(flat).reshape(-1, n_points, n_problems).transpose(1, 0, 2)
 
 
+_UNSOLVED = "the scores are not finite, as with a kernel that is not positive semi-definite."
+
+
 class _OtherSamples(ValueError):
     """A scorer asked for what GridSearchCV would give and we do not have: an error, not a score of nan."""
 
@@ -220,20 +223,24 @@ class GridClassifier(MarginClassifier):
         splits = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
         splits = [(train, test) for train, test in splits if weights[test].any()]
         self.scorer_ = check_scoring(self._classifier(), self.scoring)
-        weighted = sample_weight is not None
-        if weighted and self.scoring is not None and not _takes_weights(self.scorer_):
-            weighted = False
-            warnings.warn(
-                f"{type(self).__name__}: scoring={self.scoring!r} takes no sample_weight: test rows count alike.",
-                UserWarning,
-                stacklevel=3,
-            )
+        weighted = sample_weight is not None and self._scorer_takes_weights()
         with _threadpools().limit(limits=1, user_api="blas"):
             scores = self._score_grid(rows, labels, weights, weighted, splits, points)
         self._store_search(grid, points, scores)
         self.best_estimator_ = self._template().set_params(n_jobs=self.n_jobs, **self.best_params_)
         self.best_estimator_.fit(X, y, sample_weight)
         return self
+
+    def _scorer_takes_weights(self):
+        """Tell whether test rows can count by their weights; warn where they cannot."""
+        if self.scoring is None or _takes_weights(self.scorer_):
+            return True
+        warnings.warn(
+            f"{type(self).__name__}: scoring={self.scoring!r} takes no sample_weight: test rows count alike.",
+            UserWarning,
+            stacklevel=4,
+        )
+        return False
 
     def _template(self):
         """Return the classifier with the parameters that are not on the grid."""
@@ -255,7 +262,7 @@ class GridClassifier(MarginClassifier):
             column, trouble = self._score(fold, values, labels[test], weights[test] if weighted else None)
             unsolved = ~np.isfinite(values).all(axis=(1, 2))
             column[unsolved] = np.nan
-            return column, missed, ["the kernel must be positive semi-definite."] * unsolved.sum(), trouble
+            return column, missed, [_UNSOLVED] * unsolved.sum(), trouble
 
         for gamma, members in _by_gamma(points).items():
             if gamma is not None:

@@ -393,16 +393,7 @@ class LDMClassifier(MarginClassifier):
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
         rows, problems = as_rows(data.X, self.fit_intercept), self._sign_vectors(data.codes)
         if not hasattr(self, "_stream"):
-            if hasattr(self, "n_iter_"):
-                raise ValueError(
-                    "LDMClassifier.partial_fit goes on from partial_fit, but this estimator was fitted by fit; take a "
-                    "new one, and give it all pieces."
-                )
-            rng = self._rng()
-            etas = [stochastic.calibrate(objective, rows, signs, data.weights, rng) for signs in problems]
-            states = [stochastic.new_state(n_columns(rows)) for _ in problems]
-            self._stream = _Stream(rng, etas, states, data.X.shape[0], 0.0)
-            self.n_iter_ = 0
+            self._stream, self.n_iter_ = self._begin_stream(objective, rows, problems, data.weights), 0
         if (len(problems), n_columns(rows)) != (len(self._stream.states), len(self._stream.states[0].v)):
             raise ValueError("LDMClassifier: fit_intercept must be the same for all pieces; take a new estimator.")
         stream = self._stream = self._stream._replace(seen=self._stream.seen + data.weights.sum())
@@ -413,6 +404,17 @@ class LDMClassifier(MarginClassifier):
         self.n_iter_ += 1
         self._store_linear([state.average() for state in stream.states])
         return self
+
+    def _begin_stream(self, objective, rows, problems, weights):
+        if hasattr(self, "n_iter_"):
+            raise ValueError(
+                "LDMClassifier.partial_fit goes on from partial_fit, but this estimator was fitted by fit; take a new "
+                "one, and give it all pieces."
+            )
+        rng = self._rng()
+        etas = [stochastic.calibrate(objective, rows, signs, weights, rng) for signs in problems]
+        states = [stochastic.new_state(n_columns(rows)) for _ in problems]
+        return _Stream(rng, etas, states, n_rows(rows), 0.0)
 
 
 class _Stream(NamedTuple):
