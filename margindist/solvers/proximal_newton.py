@@ -13,8 +13,14 @@ them 1_a/n, s = ρ/E if β > 0 (else 0), and D, E of the block step,
     J = (I_a − 1_a 1_a'/n)/ρ  +  n/(ρ + nD) q q'  +  (1/E) p p',    q = (1 − s) e_y + s e_r − 1_a/n,    p = e_y − e_r
 
 (without e_r under the frozen rule; the last term only if β > 0). A small one is formed and factorised: where most rows
-bend in two classes only, that takes less time than some conjugate gradients would. Otherwise those are the way, whose
-products cost O(nnz k), so that columns times classes are not limited. They are preconditioned by the diagonal blocks
+bend in two classes only, that takes less time than some conjugate gradients would. Where rows are few, it is the
+identity plus few outer products: J_i = Σ_j b_ij b_ij' with one b for each lowered class and one for β > 0, and
+
+    (I + Σ_ij (x_i x_i') ⊗ (b_ij b_ij'))⁻¹ G  =  G − Σ_ij y_ij x_i b_ij',    (I + S) y = [b_ij'G'x_i],
+    S_ij,i'j' = (x_i·x_i')(b_ij·b_i'j')
+
+needs a system of their number only, whatever the number of columns (Woodbury). Otherwise conjugate gradients are the
+way, whose products cost O(nnz k), so that nothing is limited. They are preconditioned by the diagonal blocks
 I + Σ_i J_ll x_i x_i', one a class, factorised and kept as long as they serve (of some rows only, where there are many),
 or by the diagonal where there are many columns. All J_i nearly vanish on vectors that are equal in all classes, which
 the blocks do not know: the mean over the classes is taken out, and has a matrix of its own.
@@ -37,7 +43,9 @@ _SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this pa
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
 _WHOLE = 600  # columns times classes up to which the Hessian may be formed
-_PRODUCTS_SAVED = 10  # it is, if that costs less than so many products
+_FEW_ROWS = 2000  # rows up to which their products with each other are kept
+_FEW_BENDS = 2000  # outer products up to which their system may be formed
+_FIRST_PRODUCTS = 10  # either is, if that costs less than the products of the last system; of the first, so many
 _WORN = 3  # products more than with fresh factors that make them worn
 _LARGEST_FACTORS = 5 * 10**7  # entries of all factors
 _ROWS_A_COLUMN = 5  # rows a column that a factor is made of, at most
@@ -63,8 +71,9 @@ class ProximalNewton:
         typical = 0.5 * losses.total / losses.prices.sum()
         scale = max(_FIRST_WIDTH * mean_square, min(typical, mean_square) or typical)
         self.width = self.first_width = scale / typical * 0.5 / losses.prices
-        favourable = is_favourable(rows, losses.n_classes)
-        self.preconditioner = (_ClassFactors if favourable else _Diagonal)(rows, self.X)
+        self.favourable = is_favourable(rows, losses.n_classes)
+        self.preconditioner = (_ClassFactors if self.favourable else _Diagonal)(rows, self.X)
+        self.products, self.products_of_rows = _FIRST_PRODUCTS, None
 
     def run(self, blocks, weights, bound, tol, max_iter):
         """Solve a round from these blocks and weights (changed).
@@ -124,7 +133,10 @@ class ProximalNewton:
     def _direction(self, blocks, G):
         """Return the Newton step against the gradient G."""
         active = np.flatnonzero((blocks.length > 0) | (blocks.beta > 0.0))
-        step = self._by_factor(blocks, active, G) if self._is_small(blocks, active, G.shape) else None
+        if not len(active):
+            return -G
+        direct = self._direct_way(blocks, active, G.shape)
+        step = None if direct is None else direct(blocks, active, G)
         if step is not None:
             return step
         losses, width, X = self.losses, self.width, self.X
@@ -138,18 +150,21 @@ class ProximalNewton:
             active = np.arange(len(width))
         return self._by_products(losses, blocks, width, X, active, G)
 
-    def _is_small(self, blocks, active, shape):
-        """Tell whether the Hessian is better formed than multiplied by.
+    def _direct_way(self, blocks, active, shape):
+        """Return the cheaper direct way to solve the system, or None if conjugate gradients will cost less.
 
         Rows count by their weights, so that a weight of two takes the same steps as the row twice.
         """
         d, k = shape
-        if d * k > _WHOLE:
-            return False
-        rows = self.losses.prices[active] * (self.losses.total / self.losses.prices.sum())
+        weights = self.losses.prices[active] * (self.losses.total / self.losses.prices.sum())
         classes = blocks.length[active] + 2
-        formed = 0.25 * d * d * (rows @ (classes * (classes + 1))) + (d * k) ** 3 / 3
-        return formed <= _PRODUCTS_SAVED * 4 * rows.sum() * d * k
+        bends = blocks.length[active] + (blocks.beta[active] > 0.0)
+        costs = {None: self.products * 4 * (weights.sum() + (d if self.favourable else 0)) * d * k}
+        if d * k <= _WHOLE:
+            costs[self._by_factor] = 0.25 * d * d * (weights @ (classes * (classes + 1))) + (d * k) ** 3 / 3
+        if n_rows(self.rows) <= _FEW_ROWS and bends.sum() <= _FEW_BENDS:
+            costs[self._by_bends] = (weights @ bends) ** 3 / 3 + k * (weights @ bends) ** 2
+        return min(costs, key=costs.get)
 
     def _by_factor(self, blocks, active, G):
         """The same from the Hessian itself; None where rounding has made that indefinite."""
@@ -159,6 +174,24 @@ class ProximalNewton:
         H = _unpack(packed, np.empty((d * k, d * k)), d, k)
         _, step, failed = dposv(H.T, -G.T.ravel(), lower=0, overwrite_a=1, overwrite_b=1)
         return None if failed else step.reshape(k, d).T.copy()
+
+    def _by_bends(self, blocks, active, G):
+        """The same from the products of the rows with each other; None where rounding has made them indefinite."""
+        if self.products_of_rows is None:
+            products = self.X @ self.X.T
+            self.products_of_rows = products.toarray() if hasattr(products, "toarray") else products
+        number = int(np.sum(blocks.length[active] + (blocks.beta[active] > 0.0)))
+        owner, bends = np.empty(number, np.int64), np.zeros((number, G.shape[1]))
+        _split_curvature(self.losses, blocks, self.width, active, owner, bends)
+        S = bends @ bends.T
+        _weigh(S, self.products_of_rows, owner)
+        right = np.einsum("jl,jl->j", bends, (self.X @ G)[owner])
+        _, y, failed = dposv(S.T, right, lower=0, overwrite_a=1, overwrite_b=1)
+        if failed:
+            return None
+        V = np.zeros((self.X.shape[0], G.shape[1]))
+        np.add.at(V, owner, y[:, None] * bends)
+        return self.X.T @ V - G
 
     def _by_products(self, losses, blocks, width, X, active, G):
         """The same by conjugate gradients, of the rows that are active."""
@@ -180,6 +213,7 @@ class ProximalNewton:
             square, before = np.vdot(R, Z), square
             P = Z + (square / before) * P
             products += 1
+        self.products = products
         self.preconditioner.note(products)
         return dW
 
@@ -307,6 +341,51 @@ def _bend_diagonal(losses, blocks, width):
         else:
             means[i] = (share**2 * level + stiff) / losses.n_classes
     return diagonal, means
+
+
+@njit(cache=True, nogil=True)
+def _split_curvature(losses, blocks, width, active, owner, bends):
+    """Fill the rows of ``bends`` (zero) with b such that J_i = Σ b b' over those that row i is the ``owner`` of.
+
+    The classes that are lowered have an orthonormal basis of the vectors that sum to zero: (1, -1), (1, 1, -2), ...
+    """
+    at = 0
+    for i in active:
+        n, y, r = blocks.length[i], losses.codes[i], blocks.rival[i]
+        share, stiff, level = _stiffness(losses, blocks, i, width[i])
+        classes = blocks.classes[blocks.begin[i] : blocks.begin[i] + n]
+        for c in range(1, n):
+            scale = 1.0 / np.sqrt(c * (c + 1.0) * width[i])
+            for e in range(c):
+                bends[at, classes[e]] = scale
+            bends[at, classes[c]] = -c * scale
+            owner[at] = i
+            at += 1
+        if n > 0:
+            scale = np.sqrt(level)
+            for e in range(n):
+                bends[at, classes[e]] = -scale / n
+            bends[at, y] = (1.0 - share) * scale
+            if r >= 0:
+                bends[at, r] += share * scale
+            owner[at] = i
+            at += 1
+        if blocks.beta[i] > 0.0:
+            bends[at, y] = np.sqrt(stiff)
+            if r >= 0:
+                bends[at, r] = -np.sqrt(stiff)
+            owner[at] = i
+            at += 1
+
+
+@njit(cache=True, nogil=True)
+def _weigh(S, products, owner):
+    """Multiply the lower triangle of S by the products of the rows that own it, and add the identity."""
+    for a in range(len(owner)):
+        of_row = products[owner[a]]
+        for b in range(a + 1):
+            S[a, b] *= of_row[owner[b]]
+        S[a, a] += 1.0
 
 
 @njit(cache=True, nogil=True)
