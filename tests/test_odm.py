@@ -419,6 +419,20 @@ def test_the_objective_is_that_of_the_weights_whatever_the_scale(scale, outer):
             assert model.objective_ == pytest.approx(true_objective(model, X * scale, y), rel=1e-6)
 
 
+@pytest.mark.parametrize("lam", [1e-6, 1e-9])
+@pytest.mark.parametrize("options", [{}, {"outer": "frozen"}, {"solver": "coordinate-descent"}, {"solver": "newton"}])
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_no_weights_at_all_are_no_solution_however_low_the_price(lam, options, n_classes):
+    X, y = load_digits(n_class=n_classes, return_X_y=True)
+    X = X / 16.0
+    found = ODMClassifier(lam, fit_intercept=False, **options).fit(X, y).coef_ / lam
+    if n_classes == 2:  # every row pulls alike
+        limit = 2.0 / (0.8 * len(y)) * np.where(y == 1, 1.0, -1.0)[None] @ X
+    else:
+        limit = ODMClassifier(1e-4, fit_intercept=False, tol=1e-8).fit(X, y).coef_ / 1e-4
+    assert np.linalg.norm(found - limit) < 0.05 * np.linalg.norm(limit)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_rows_that_are_all_alike_and_large(seed):
     rng = np.random.default_rng(seed)

@@ -94,7 +94,8 @@ class ODMClassifier(MarginClassifier):
         "auto" picks by shape, and changes to Newton steps where passes are slow; ``solver_`` says where it began.
 
     tol : float, default=1e-3
-        Relative duality gap at which a convex problem counts as solved, and the relative decrease at which rounds end.
+        Relative duality gap at which a convex problem counts as solved, and the relative decrease at which rounds end:
+        relative to the objective, or to what is gained over weights of zero where that is less.
 
     max_iter : int, default=1000
         Newton steps or passes at most, in all rounds together.

@@ -9,6 +9,7 @@ import numpy as np
 from numba import njit
 
 from margindist.solvers._rows import all_scores
+from margindist.solvers._solution import gained
 
 _ROUNDING = 1e-12  # a round begins at the last one's value, so whether it is below that may be rounding alone
 _EXACT = 1e-10  # gap from which on a round that is not below the last one will not get there
@@ -100,14 +101,22 @@ def relative_to(W, loss, true, total):
     return norm + loss, norm + true, total / (norm + loss)
 
 
-def is_done(value, gap, bound, tol):
+def at_zero(losses, blocks):
+    """Return the value of a round where all weights are zero."""
+    beyond = np.maximum(0.0, -blocks.ceiling - 1.0 - losses.theta)
+    return losses.prices @ ((1.0 - losses.theta) ** 2 + losses.mu * beyond**2)
+
+
+def is_done(value, nothing, gap, bound, tol):
     """Tell whether a round has ended: far below the last one, exact enough and below it, or as exact as can be.
 
     The last round's upper side is no longer near one that has fallen far: to solve that one exactly would be in vain.
+    ``nothing`` is the value :func:`at_zero`.
     """
     if value <= _ENOUGH * bound < np.inf:
         return True
-    return gap <= tol and (value < (1.0 - _ROUNDING) * bound or gap <= _EXACT)
+    share = gained(value, nothing)
+    return gap <= tol * share and (value < (1.0 - _ROUNDING) * bound or gap <= max(_EXACT * share, _ROUNDING))
 
 
 @njit(cache=True, nogil=True)

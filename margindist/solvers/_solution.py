@@ -8,6 +8,7 @@ import numpy as np
 from margindist.solvers._rows import add_rows, squares
 
 _ROUNDING = 1e-13  # relative error of an objective's value: what a difference of two such values cannot tell
+_LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
 _LONGEST = 1e5  # a hard margin needs weights at least this long (in units of the longest row): not separable
 
 # A solver calls ``report(iteration, coef, objective, gap)`` once an iteration; True asks it to stop.
@@ -67,3 +68,12 @@ def lower_bound(solution):
 def relative(gap, value):
     """Return the gap relative to the objective's absolute value; never negative, for rounding can make it so."""
     return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny) if np.isfinite(value) else np.inf
+
+
+def gained(value, at_zero):
+    """Return what the weights gain over none at all, relative to the objective's value; at most 1.
+
+    Where the losses cost next to nothing, so do weights of zero, within any tolerance relative to the value: there it
+    is this share that a gap must be small beside, or no weights at all would pass for a solution.
+    """
+    return min(1.0, max(_LEAST_GAIN, at_zero / value - 1.0))

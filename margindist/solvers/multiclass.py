@@ -49,6 +49,7 @@ from numba import njit
 from margindist.solvers._class_blocks import (
     Blocks,
     Losses,
+    at_zero,
     block_step,
     certify,
     coefficients,
@@ -61,6 +62,7 @@ from margindist.solvers._class_blocks import (
     store,
 )
 from margindist.solvers._rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
+from margindist.solvers._solution import gained
 from margindist.solvers.proximal_newton import ProximalNewton, is_favourable, is_possible
 
 _ROOM = 4  # classes a block has room for at first
@@ -114,7 +116,8 @@ def solve(
     method : {"auto", "newton", "coordinate-descent"}
         The way through a round.
     tol : float
-        Relative duality gap to reach in a round, and relative decrease between rounds to stop at.
+        Relative duality gap to reach in a round, and relative decrease between rounds to stop at; where weights of
+        zero are nearly as good, relative to what is gained over those.
     max_iter : int
         Passes over the rows or Newton steps in all.
     start : Blocks
@@ -161,11 +164,12 @@ def solve(
         if report is not None and report(len(history), W[:, :k].T, true, gap):
             status = "stopped"
             break
-        exact = gap <= tol
+        enough = tol * gained(value, at_zero(losses, blocks))
+        exact = gap <= enough
         if ways.n_iter >= max_iter:
             break
         decrease = (history[-2] - true) / true if len(history) > 1 else np.inf
-        if exact and decrease <= tol:
+        if exact and decrease <= enough:
             status = "settled" if decrease >= 0.0 else "no longer improves"
             break
         if np.isfinite(decrease):
@@ -253,7 +257,7 @@ class _Ways:
         """Cycle through the rows; return blocks, whether the round is done, its value, true objective and gap."""
         rows, losses, rng = self.rows, self.losses, self.rng
         m, visited, quiet, before, looks = len(losses.codes), 0, 0.0, self.n_iter, []
-        used = int((blocks.begin + blocks.capacity).max())
+        used, nothing = int((blocks.begin + blocks.capacity).max()), at_zero(losses, blocks)
         while True:
             order, first = rng.permutation(m), 0.0
             for _ in range(_CYCLE):
@@ -266,7 +270,7 @@ class _Ways:
             value, true, gap = _certificate(rows, losses, blocks, W)
             passes = -(-visited // m)
             self.n_iter = before + passes
-            done = is_done(value, gap, bound, tol)
+            done = is_done(value, nothing, gap, bound, tol)
             looks.append((passes, gap))
             if done or self.n_iter >= max_iter or self._is_slow(looks, tol):
                 return blocks, done, value, true, gap

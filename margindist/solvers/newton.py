@@ -34,7 +34,7 @@ from margindist.solvers._rows import (
     scores,
     some_scores,
 )
-from margindist.solvers._solution import Solution
+from margindist.solvers._solution import Solution, gained
 
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
@@ -59,7 +59,7 @@ def solve(
     weights : ndarray of shape (n_rows,)
         Positive.
     tol : float
-        Relative duality gap to reach.
+        Duality gap to reach, relative to the objective and to what is gained over weights of zero.
     max_iter : int
         Newton steps.
     method : {"auto", "factor", "row-factor", "cg"}
@@ -83,7 +83,7 @@ def solve(
         w += start
         scores(rows, w, z)
         z *= signs
-    status = "iteration limit"
+    at_zero, status = objective.value(0.0, np.zeros(len(signs)), weights), "iteration limit"
     for n_iter in range(max_iter + 1):
         a = -objective.slope(z, weights)
         gradient = -add_rows(rows, everything, signs * a, -w)
@@ -91,7 +91,7 @@ def solve(
         gap = 0.5 * (gradient @ gradient) / value
         if report is not None and report(n_iter, w, value, gap):
             status = "stopped"
-        elif gap <= tol:
+        elif gap <= tol * gained(value, at_zero):
             status = "optimal"
         if status != "iteration limit" or n_iter == max_iter:
             break

@@ -33,7 +33,16 @@ from numba import njit
 from scipy.linalg import LinAlgError, cho_factor
 from scipy.linalg.lapack import dposv, dpotrs
 
-from margindist.solvers._class_blocks import block_step, certify, is_done, own_part, relative_to, spread, store
+from margindist.solvers._class_blocks import (
+    at_zero,
+    block_step,
+    certify,
+    is_done,
+    own_part,
+    relative_to,
+    spread,
+    store,
+)
 from margindist.solvers._rows import gram, matrix, n_columns, n_rows, row_add
 
 _FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
@@ -88,7 +97,7 @@ class ProximalNewton:
         })  # fmt: skip
         U, V = X @ W, np.empty((len(blocks.beta), k))
         self.width = np.minimum(self.first_width, _WIDEN * self.width)
-        n_iter, last = 0, np.inf
+        n_iter, last, nothing = 0, np.inf, at_zero(losses, blocks)
         while True:
             _proximal(losses, blocks, self.width, U, ahead, V)
             while True:
@@ -96,7 +105,7 @@ class ProximalNewton:
                 G = W - X.T @ V
                 value, true, gap = relative_to(W, *certify(losses, ahead, 0, U))
                 rest = 0.5 * np.vdot(G, G) / value
-                done = is_done(value, rest + gap, bound, tol) or n_iter >= max_iter
+                done = is_done(value, nothing, rest + gap, bound, tol) or n_iter >= max_iter
                 if done or rest <= 0.1 * gap:
                     break
                 dW = self._direction(ahead, G)
