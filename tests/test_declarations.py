@@ -43,6 +43,12 @@ def test_every_table_and_figure_is_there():
         assert bool(experiment.printed) == (name in TABLES)
 
 
+def test_every_paper_has_a_main_claim_in_one_of_its_own_experiments():
+    for experiment in experiments().values():
+        assert experiment.paper.claim.endswith(".")
+        assert experiments()[experiment.paper.main].paper == experiment.paper
+
+
 @pytest.mark.parametrize("name", TABLES)
 def test_shape_of_a_table(name):
     table = experiments()[name]

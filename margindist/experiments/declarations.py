@@ -46,13 +46,15 @@ class DeclarationError(ValueError):
 
 @dataclass(frozen=True)
 class Paper:
-    """One of the five papers."""
+    """One of the five papers; ``claim`` is its main one in plain words, ``main`` the experiment that bears it out."""
 
     key: str
     authors: str
     title: str
     venue: str
     year: int
+    claim: str = ""
+    main: str = ""
 
 
 @dataclass(frozen=True)

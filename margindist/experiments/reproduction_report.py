@@ -471,8 +471,10 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
             f"({near / len(compared):.0%}) are "
             "within one printed standard deviation."
         )))  # fmt: skip
+    blocks += _in_short_blocks(found)
     rows = [_index_row(one) for one in found]
     header = ["experiment", "data sets", "splits", "compared", "within one", "wins/ties/losses ours", "printed"]
+    blocks.append(Block("heading", (2, "Experiments")))
     blocks.append(Block("table", (header, rows), (
         "Splits: fewest to most over data sets and methods. Compared: printed means beside ours; within one: those "
         "within "
@@ -484,14 +486,34 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
         blocks.append(Block("text", f"Without a result so far: {titles}."))
     claims = [f"{one.experiment.title}. {said}" for one in found for said in verdicts(one)]
     if claims:
-        blocks += [Block("heading", (2, "What became of the papers' claims")), Block("list", claims)]
+        blocks += [Block("heading", (2, "What became of all claims")), Block("list", claims)]
     return blocks
 
 
-def _index_row(found):
+def _in_short_blocks(found):
+    """The main claim of each paper, and what became of it."""
+    rows = []
+    for one in found:
+        paper, said = one.experiment.paper, verdicts(one)
+        if one.experiment.id == paper.main and said:
+            name = f"{paper.authors} ({paper.venue} {paper.year})"
+            rows.append([name, paper.claim, f"{said[0]} ({_reach(one)[1]} of {one.experiment.splits.number} splits.)"])
+    if not rows:
+        return []
+    return [
+        Block("heading", (2, "The main claim of each paper")),
+        Block("table", (["paper", "its claim", "what came out"], rows), ""),
+    ]
+
+
+def _reach(found):
+    """How many data sets have results, and the fewest and most splits of a method on one of them, as text."""
     done = Counter((r.cell.dataset, r.cell.method) for r in found.results if r.status == "done")
     ends = sorted({min(done.values()), max(done.values())}) if done else []
-    reach = "–".join(map(str, ends)) or "–"
+    return str(len({dataset for dataset, _ in done})), "–".join(map(str, ends)) or "–"
+
+
+def _index_row(found):
     compared = [distance for *_, distance in found.compared()]
     near = sum(abs(distance) <= 1 for distance in compared)
     paper = [r for r in found.rivals if r.printed is not None]
@@ -499,8 +521,7 @@ def _index_row(found):
     printed = tuple(np.sum([r.printed for r in paper], axis=0)) if paper else None
     return [
         f"[{found.experiment.title}]({found.experiment.id}.md)",
-        str(len({dataset for dataset, _ in done})),
-        reach,
+        *_reach(found),
         str(len(compared)) if compared else "–",
         str(near) if compared else "–",
         _counts(ours),
@@ -529,7 +550,7 @@ def markdown(blocks: Iterable[Block], toctree: Sequence[str] = ()) -> str:
             header, rows = content
             lines = [header, ["---"] * len(header), *rows]
             cells = (" | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in line) for line in lines)
-            parts.append("\n".join(f"| {line} |" for line in cells) + f"\n\n{caption}")
+            parts.append("\n".join(f"| {line} |" for line in cells) + (f"\n\n{caption}" if caption else ""))
     if toctree:
         parts.append("```{toctree}\n:hidden:\n\n" + "\n".join(toctree) + "\n```")
     return "\n\n".join(parts) + "\n"
