@@ -492,18 +492,13 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
 
 def _in_short_blocks(found):
     """The main claim of each paper, and what became of it."""
-    rows = []
+    said = []
     for one in found:
-        paper, said = one.experiment.paper, verdicts(one)
-        if one.experiment.id == paper.main and said:
-            name = f"{paper.authors} ({paper.venue} {paper.year})"
-            rows.append([name, paper.claim, f"{said[0]} ({_reach(one)[1]} of {one.experiment.splits.number} splits.)"])
-    if not rows:
-        return []
-    return [
-        Block("heading", (2, "The main claim of each paper")),
-        Block("table", (["paper", "its claim", "what came out"], rows), ""),
-    ]
+        paper, first = one.experiment.paper, verdicts(one)[:1]
+        if one.experiment.id == paper.main and first:
+            splits = f"{_reach(one)[1]} of {one.experiment.splits.number}"
+            said.append(f'{paper.authors} ({paper.venue} {paper.year}): "{paper.claim}" {first[0]} Splits: {splits}.')
+    return [Block("heading", (2, "The main claim of each paper")), Block("list", said)] if said else []
 
 
 def _reach(found):
@@ -550,7 +545,7 @@ def markdown(blocks: Iterable[Block], toctree: Sequence[str] = ()) -> str:
             header, rows = content
             lines = [header, ["---"] * len(header), *rows]
             cells = (" | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in line) for line in lines)
-            parts.append("\n".join(f"| {line} |" for line in cells) + (f"\n\n{caption}" if caption else ""))
+            parts.append("\n".join(f"| {line} |" for line in cells) + f"\n\n{caption}")
     if toctree:
         parts.append("```{toctree}\n:hidden:\n\n" + "\n".join(toctree) + "\n```")
     return "\n\n".join(parts) + "\n"
