@@ -208,9 +208,16 @@ def test_grids_are_checked(parameters):
         LDMClassifierCV(**parameters).fit(*problem(2))
 
 
-@pytest.mark.parametrize("rank", [3, 40])
-def test_points_of_ldm_are_certified_by_an_exact_product(rank, rng):
-    """The gaps hold for the Gram matrix itself, repeated rows and few columns included, from small to large C."""
+@pytest.mark.parametrize(("costs", "rank"), [
+    ({"_POINT": np.inf}, 3), ({"_POINT": np.inf}, 40), ({"_START": 1.0}, 3), ({"_START": 1.0}, 40), ({"_GO_ON": 1.0}, 3)
+])  # fmt: skip
+def test_points_of_ldm_are_certified_by_an_exact_product(costs, rank, rng, monkeypatch):
+    """The gaps hold for the Gram matrix itself, repeated rows and few columns included, from small to large C.
+
+    So they do along the grid, with interior points to start from, and by interior points alone.
+    """
+    for name, cost in costs.items():
+        monkeypatch.setattr(projected_newton, name, cost)
     X = rng.standard_normal((40, rank))
     X[20:30] = X[:10]
     signs, weights = np.where(rng.random(40) < 0.4, -1.0, 1.0), rng.uniform(0.2, 3.0, 40)
@@ -224,6 +231,17 @@ def test_points_of_ldm_are_certified_by_an_exact_product(rank, rng):
             assert (solution.dual >= 0).all() and (solution.dual <= objective.C * weights).all()
             assert proved.gap <= 1e-7
             assert proved.objective == pytest.approx(solution.objective, rel=1e-7)
+
+
+def test_interior_points_where_rows_are_many_and_features_few(rng):
+    def is_direct(n_rows, rank, objectives):
+        spectrum = projected_newton.Spectrum(np.ones(rank), np.empty((n_rows, rank)))
+        problem = projected_newton._Problem(None, spectrum, np.ones(n_rows), np.ones(n_rows), {}, 1e-7, 100)
+        return projected_newton._is_direct(objectives, problem)
+
+    few, many = [LDM(1.0, 0.0, 0.0)], [LDM(C, 0.1, b) for C in (1.0, 10.0) for b in np.arange(20.0)]
+    assert is_direct(2000, 10, few) and is_direct(2000, 10, many)
+    assert not is_direct(400, 400, few) and not is_direct(400, 10, many)
 
 
 @pytest.mark.parametrize("shape", [(60, 4), (30, 45)], ids=["columns", "rows"])

@@ -125,13 +125,22 @@ def test_the_time_budget_leaves_cells_without_a_result():
         assert len(store.results()) == 1
 
 
+def interrupt_in_disguise(cell):
+    try:
+        interrupt_at(cell)
+    except KeyboardInterrupt as error:  # as compiled code does
+        raise SystemError("returned a result with an exception set") from error
+    return evaluate(cell)
+
+
 def interrupt_at(cell):
     if cell.split == 2:
         raise KeyboardInterrupt
     return evaluate(cell)
 
 
-def test_ctrl_c_gives_what_is_done_so_far():
+@pytest.mark.parametrize("interrupt_at", [interrupt_at, interrupt_in_disguise])
+def test_ctrl_c_gives_what_is_done_so_far(interrupt_at):
     with Store(":memory:") as store:
         summary = run(store, CELLS, interrupt_at)
         assert summary.done == 2 and summary.stopped == "interrupted"

@@ -156,6 +156,8 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
         except CannotRun as reason:
             result = Result(cell, "skipped", error=str(reason))
         except (Exception, _TimeLimit) as error:
+            if _is_interrupt(error):
+                raise KeyboardInterrupt from error
             if not alarm.rang:
                 result = Result(cell, "failed", error=_described(error))
             elif time_limit is None or limit < time_limit:
@@ -190,6 +192,13 @@ def _first_signal_interrupts():
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _is_interrupt(error):
+    """Tell whether this is what compiled code, or a library's own answer to errors, made of Ctrl-C."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _described(error):

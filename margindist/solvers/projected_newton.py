@@ -17,6 +17,10 @@ of the problem before if A and the face are those of before. Where a step leaves
 points towards it is taken (Moré and Toraldo 1991); then exact steps in the single multipliers that violate the
 optimality conditions let them enter or leave the face. Every step decreases the objective. The relative duality gap
 ends it, as everywhere.
+
+**Many rows, few features.** All this costs O(m²) a problem, an interior point O(m r²) in r features
+(:mod:`margindist.solvers.interior_point`). Where that is less, the first problem with a C starts from one, and where it
+is less even than going on from there, every problem is solved by one.
 """
 
 from typing import NamedTuple
@@ -35,6 +39,10 @@ _RIDGE = 1e-11  # relative, so that equal rows on a face can be factorised
 _DEPENDENT = 1e-14  # eigenvalues below this share of the largest are rounding
 _SWEEPS = 4  # sweeps over the violators after a Newton step that left the box
 _ROUNDS = 40  # after so many an interior point is sought
+# Measured milliseconds: of an interior point, at all, a row, and a row's square of features; of making A, a start from
+# zero and a problem from a good start, an entry of A.
+_POINT, _POINT_ROW, _POINT_SQUARE = 2.0, 1.5e-3, 1.1e-6
+_MATRIX, _START, _GO_ON = 1e-5, 6e-5, 2.3e-6
 _AT_BOUND = 1e-4  # share of the box from which on its multipliers count as being at their bound
 
 
@@ -43,6 +51,11 @@ class Spectrum(NamedTuple):
 
     values: np.ndarray  # Λ
     basis: np.ndarray  # B = D^{-½} V
+
+    @property
+    def features(self):
+        """Rows whose inner products are G."""
+        return self.basis * np.sqrt(self.values)
 
     def scaled(self, c):
         """Return M for c = 4λ1."""
@@ -93,14 +106,20 @@ def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_ite
     answers = [[None] * len(sign_vectors) for _ in objectives]
     starts = [{} for _ in sign_vectors]  # multipliers found last, by C
     for lambda1 in sorted({objective.lambda1 for objective in objectives}):
-        c, M = 4.0 * lambda1, spectrum.scaled(4.0 * lambda1)
+        c, M = 4.0 * lambda1, None
         members = [k for k, objective in enumerate(objectives) if objective.lambda1 == lambda1]
         members.sort(key=lambda k: (objectives[k].C, objectives[k].lambda2))
         for t, signs in enumerate(sign_vectors):
-            A, u = M * np.outer(signs, signs), signs * (M @ (signs * share))
-            A += (c / (1.0 - c * (share @ u))) * np.outer(u, u)
-            problem = _Problem(A, spectrum, signs, weights, starts[t], tol, max_iter)
-            for k, solution in zip(members, _along([objectives[k] for k in members], problem), strict=True):
+            here = [objectives[k] for k in members]
+            problem = _Problem(None, spectrum, signs, weights, starts[t], tol, max_iter)
+            if _is_direct(here, problem):
+                solutions = _one_by_one(here, problem)
+            else:
+                M = spectrum.scaled(c) if M is None else M
+                A, u = M * np.outer(signs, signs), signs * (M @ (signs * share))
+                A += (c / (1.0 - c * (share @ u))) * np.outer(u, u)
+                solutions = _along(here, problem._replace(A=A))
+            for k, solution in zip(members, solutions, strict=True):
                 answers[k][t] = solution
     return answers
 
@@ -108,13 +127,40 @@ def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_ite
 class _Problem(NamedTuple):
     """What the problems of one matrix share."""
 
-    A: np.ndarray
+    A: np.ndarray | None
     spectrum: Spectrum
     signs: np.ndarray
     weights: np.ndarray
     found: dict  # multipliers found last, by C
     tol: float
     max_iter: int
+
+    def point_cost(self):
+        """Return what an interior point costs."""
+        m, r = self.spectrum.basis.shape
+        return _POINT + m * (_POINT_ROW + _POINT_SQUARE * r * r)
+
+    def start_cost(self):
+        """Return what a problem from zero costs otherwise."""
+        return _START * len(self.signs) ** 2
+
+
+def _is_direct(objectives, problem):
+    """Tell whether an interior point a problem costs less than the way along them."""
+    point, entries = problem.point_cost(), len(problem.signs) ** 2
+    new = len({objective.C for objective in objectives} - problem.found.keys())
+    along = _MATRIX * entries + new * min(point, problem.start_cost()) + len(objectives) * _GO_ON * entries
+    return len(objectives) * point < along
+
+
+def _one_by_one(objectives, problem):
+    """Yield the solutions by an interior point each."""
+    for objective in objectives:
+        solution = _interior_point(objective, problem, problem.tol)
+        problem.found[objective.C] = np.minimum(solution.dual, objective.C * problem.weights)
+        z = problem.signs * (problem.spectrum.features @ solution.coef)
+        coef = problem.signs * objective.dual_coef(solution.dual, z, problem.weights)
+        yield solution._replace(coef=coef)
 
 
 def _along(objectives, problem):
@@ -130,8 +176,8 @@ def _along(objectives, problem):
         if beta is None:
             beta = np.zeros(len(A)) if last is None else np.where(found[last] >= last * weights, upper, found[last])
             beta = np.minimum(beta, upper)
-        rounds = 0
-        for limit, leap in ((_ROUNDS, False), (problem.max_iter, True)):
+        rounds, far = 0, objective.C not in found and problem.point_cost() < problem.start_cost()
+        for limit, leap in ((_ROUNDS, far), (problem.max_iter, True)):
             if leap:
                 beta = _leap(objective, problem)
             z = A @ beta + objective.lambda2 * image
@@ -148,11 +194,15 @@ def _along(objectives, problem):
 
 def _leap(objective, problem):
     """Return multipliers by the interior point method, those near a bound put there."""
-    spectrum, upper = problem.spectrum, objective.C * problem.weights
-    rows = as_rows(spectrum.basis * np.sqrt(spectrum.values))
-    solution = interior_point.solve(objective, rows, problem.signs, problem.weights, tol=min(1e-6, problem.tol))
+    upper = objective.C * problem.weights
+    solution = _interior_point(objective, problem, min(1e-6, problem.tol))
     beta = np.where(solution.dual <= _AT_BOUND * upper, 0.0, solution.dual)
     return np.where(beta >= (1.0 - _AT_BOUND) * upper, upper, beta)
+
+
+def _interior_point(objective, problem, tol):
+    rows = as_rows(problem.spectrum.features)
+    return interior_point.solve(objective, rows, problem.signs, problem.weights, tol=tol)
 
 
 @njit(cache=True, nogil=True)
