@@ -1,6 +1,6 @@
 """ODM beside LinearSVC: `python -m benchmarks.bench_odm [section ...]`, with MARGINDIST_DATA set.
 
-Sections: binary, wide, multiclass, passes, classes. Times are processor times. Two-class fits are certified by their
+Sections: binary, wide, multiclass, few, passes, classes. Times are processor times. Two-class fits are certified by their
 duality gap; the peer is LinearSVC with the squared hinge (primal), at the same price a sample. Joint multi-class fits
 are compared with LinearSVC by Crammer and Singer; the gap is that of the best round's convex problem. Arguments after a
 section's name that are data sets restrict it to them.
@@ -62,13 +62,13 @@ def split(name):
     return train_test_split(X, y, test_size=0.2, random_state=0)
 
 
-def fit_joint(X, y, outer):
-    lam = len(y) * (1 - THETA) ** 2
+def fit_joint(X, y, outer, price=1.0):
+    lam = price * len(y) * (1 - THETA) ** 2
     return ODMClassifier(lam, MU, THETA, outer=outer, fit_intercept=False, random_state=0).fit(X, y)
 
 
-def fit_crammer_singer(X, y):
-    return LinearSVC(multi_class="crammer_singer", fit_intercept=False, random_state=0).fit(X, y)
+def fit_crammer_singer(X, y, price=1.0):
+    return LinearSVC(C=price, multi_class="crammer_singer", fit_intercept=False, random_state=0).fit(X, y)
 
 
 def multiclass(names=MULTICLASS):
@@ -91,6 +91,27 @@ def multiclass(names=MULTICLASS):
         })  # fmt: skip
         print(rows[-1], file=sys.stderr, flush=True)
     table("More classes, one price a sample (C = 1), default tolerance", rows)
+
+
+def few(names=("dna", "usps", "letter", "news20-train")):
+    """A few rows with more columns times classes, as they are met within cross-validation of small data."""
+    rows = []
+    for name in names:
+        X, _, y, _ = split(name)
+        X, y = X[:240], y[:240]
+        fit_joint(X, y, "concave")
+        for price in (1.0, 2.0**10):
+            (ours, seconds), (_, peer_seconds) = in_turn(
+                partial(fit_joint, X, y, "concave", price), partial(fit_crammer_singer, X, y, price),
+                repeats=3, longest=30.0, clock=time.process_time,
+            )  # fmt: skip
+            rows.append({
+                "data": f"{name} {X.shape[0]}x{X.shape[1]}, {len(ours.classes_)} classes", "C": price,
+                "ODM s": seconds, "Crammer-Singer s": peer_seconds, "ratio": seconds / peer_seconds,
+                "steps": ours.n_iter_, "gap": ours.duality_gap_,
+            })  # fmt: skip
+            print(rows[-1], file=sys.stderr, flush=True)
+    table("More classes, 240 rows", rows)
 
 
 def one_pass(X, y, lam):
@@ -159,5 +180,5 @@ def classes():
 
 if __name__ == "__main__":
     section, *names = sys.argv[1:] or ["all"]
-    for name in ["binary", "wide", "multiclass", "passes", "classes"] if section == "all" else [section]:
+    for name in ["binary", "wide", "multiclass", "few", "passes", "classes"] if section == "all" else [section]:
         globals()[name](*([names] if names else []))
