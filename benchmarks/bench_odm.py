@@ -1,9 +1,9 @@
 """ODM beside LinearSVC: `python -m benchmarks.bench_odm [section ...]`, with MARGINDIST_DATA set.
 
-Sections: binary, wide, multiclass, few, passes, classes. Times are processor times. Two-class fits are certified by their
-duality gap; the peer is LinearSVC with the squared hinge (primal), at the same price a sample. Joint multi-class fits
-are compared with LinearSVC by Crammer and Singer; the gap is that of the best round's convex problem. Arguments after a
-section's name that are data sets restrict it to them.
+Sections: binary, wide, multiclass, few, passes, classes. Times are processor times. Two-class fits are certified by
+their duality gap; the peer is LinearSVC with the squared hinge (primal), at the same price a sample. Joint multi-class
+fits are compared with LinearSVC by Crammer and Singer; the gap is that of the best round's convex problem. Arguments
+after a section's name that are data sets restrict it to them.
 """
 
 import sys

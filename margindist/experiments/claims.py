@@ -301,7 +301,7 @@ _REASONS = {
     ("mcodm", "mcsvm"): "The number of passes and the tolerance of LIBLINEAR at C up to 2^20 are not printed.",
     ("mcodm", "mcodm"): (
         "The number of rounds is not printed, and the search here may have seen fewer rows (see above). That is not "
-        "all: on iris, satimage, pendigits and letter no parameters of the grid that were tried reach the printed mean "
+        "all: on satimage, pendigits and letter no parameters of the grid that were tried reach the printed mean "
         "even if they are chosen on the test rows (python -m benchmarks.accuracy_odm), in a linear model without a "
         "bias as the text has it."
     ),
