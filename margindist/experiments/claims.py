@@ -62,11 +62,11 @@ def _counts(counts):
 
 
 def _share(counts, printed):
-    """Whether wins are nearly as frequent as in print, or at least more frequent than losses."""
+    """Whether wins are nearly as frequent as in print, or at least twice as frequent as losses."""
     n, m = sum(counts), sum(printed)
     if counts[0] / n >= _AS_FREQUENT * printed[0] / m:
         return "yes"
-    return "in part" if counts[0] > counts[2] else "no"
+    return "in part" if counts[0] >= max(1, 2 * counts[2]) else "no"
 
 
 def _ldm_table(found: Findings) -> list[Verdict]:
