@@ -233,7 +233,7 @@ def test_points_of_ldm_are_certified_by_an_exact_product(costs, rank, rng, monke
             assert proved.objective == pytest.approx(solution.objective, rel=1e-7)
 
 
-def test_interior_points_where_rows_are_many_and_features_few(rng):
+def test_interior_points_where_rows_are_many_and_features_few():
     def is_direct(n_rows, rank, objectives):
         spectrum = projected_newton.Spectrum(np.ones(rank), np.empty((n_rows, rank)))
         problem = projected_newton._Problem(None, spectrum, np.ones(n_rows), np.ones(n_rows), {}, 1e-7, 100)

@@ -51,6 +51,7 @@ _LARGEST_SHARED = 1e9  # bytes of kernel values between all samples that are kep
 _EXACT = 1e-7  # relative gap the solvers along a grid aim at: from a good start it costs no more than a large one
 _LARGEST_DUAL = 3000  # rows of a fold up to which LDM's dual matrix is formed
 _LARGEST_DENSE = 2e7  # entries of sparse rows that are made dense for the compiled rounds of MSVMAv
+_UNSOLVED = "the scores are not finite, as with a kernel that is not positive semi-definite."
 _GAMMA_KERNELS = ("rbf", "poly", "sigmoid")
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 _POWERS_OF_FOUR = tuple(2.0**k for k in range(-10, 11, 2))
@@ -139,9 +140,6 @@ def _apply(values, coefs):
     n_points, n_problems, n = coefs.shape
     flat = values @ np.ascontiguousarray(coefs.reshape(-1, n).T)
     return np.asarray(flat).reshape(-1, n_points, n_problems).transpose(1, 0, 2)
-
-
-_UNSOLVED = "the scores are not finite, as with a kernel that is not positive semi-definite."
 
 
 class _OtherSamples(ValueError):

@@ -95,7 +95,8 @@ class ODMClassifier(MarginClassifier):
 
     tol : float, default=1e-3
         Relative duality gap at which a convex problem counts as solved, and the relative decrease at which rounds end:
-        relative to the objective, or to what is gained over weights of zero where that is less.
+        relative to the objective, or to what is gained over weights of zero where that is less (for two classes by
+        "coordinate-descent", which never stays at zero, always to the objective).
 
     max_iter : int, default=1000
         Newton steps or passes at most, in all rounds together.
