@@ -39,7 +39,7 @@ __all__ = [
     "save_model",
     "to_onnx",
 ]
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 # A classifier's module is imported when its name is first used: the first fit then waits for no other's code.
 _HOMES = {
