@@ -20,8 +20,8 @@ from sklearn.datasets import make_classification
 
 from margindist.cli.app import run
 from margindist.cli.terminal import Duration, ProgressLine, clock
-from margindist.experiments.runner import Progress
-from margindist.experiments.store import Cell, Result, Store
+from margindist.runs.runner import Progress
+from margindist.runs.store import Cell, Result, Store
 
 ROOT = Path(__file__).parent.parent
 FAST = ["--methods", "mamc,lssvm", "--splits", "3", "--quick"]

@@ -15,11 +15,11 @@ from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, Strat
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import LinearSVC
 
-from margindist.experiments.compare import Comparison, Plan, compare, train
-from margindist.experiments.methods import BASELINES, BY_KEY, METHODS, Shape, choose
-from margindist.experiments.report import code, repeat_code
-from margindist.experiments.statistics import corrected_resampled_t, holm
-from margindist.experiments.store import Cell, Result, Store
+from margindist.compare.comparison import Comparison, Plan, compare, train
+from margindist.compare.report import code, repeat_code
+from margindist.methods import BASELINES, BY_KEY, METHODS, Shape, choose
+from margindist.runs.statistics import corrected_resampled_t, holm
+from margindist.runs.store import Cell, Result, Store
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 HOSTILE = '</script><script>document.title="owned"</script><b>"x" & \'y\''

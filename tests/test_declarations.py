@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from margindist.experiments.consistency import inconsistencies, significance
-from margindist.experiments.declarations import (
+from margindist.papers.consistency import inconsistencies, significance
+from margindist.papers.declarations import (
     Axis,
     DeclarationError,
     Printed,

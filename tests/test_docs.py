@@ -15,11 +15,11 @@ from numpydoc.docscrape import ClassDoc, FunctionDoc
 from sklearn.base import ClassifierMixin
 
 import margindist
+import margindist.compare
 import margindist.datasets
-import margindist.experiments.compare
-import margindist.experiments.reproduce
 import margindist.margins
 import margindist.models
+import margindist.papers.reproduce
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
@@ -27,8 +27,8 @@ MODULES = (
     margindist,
     margindist.margins,
     margindist.datasets,
-    margindist.experiments.compare,
-    margindist.experiments.reproduce,
+    margindist.compare,
+    margindist.papers.reproduce,
     margindist.models,
 )
 PUBLIC = [getattr(module, name) for module in MODULES for name in getattr(module, "__all__", ())]
@@ -130,3 +130,11 @@ def test_demo_draws_and_says_where(tmp_path, capsys):
     assert svm == linear_svc
     ldm, svm, linear_svc = map(float, figures["spread / mean"])
     assert ldm < svm == pytest.approx(linear_svc, abs=2e-3)
+
+
+def test_names_of_the_first_version_still_lead_to_the_modules():
+    from margindist.experiments.compare import compare
+    from margindist.experiments.store import Store
+
+    assert compare is margindist.compare.compare
+    assert Store.__module__ == "margindist.runs.store"

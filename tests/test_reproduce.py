@@ -19,12 +19,13 @@ from sklearn.svm import SVC
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, LDMClassifierCV, MAMClassifier
 from margindist.cli.reproduce import reproduce as command
 from margindist.datasets import load
-from margindist.experiments import protocol
-from margindist.experiments.claims import disagreements, duel, verdicts
-from margindist.experiments.declarations import experiments
-from margindist.experiments.findings import findings
-from margindist.experiments.protocol import evaluate, seeds_of, split_rows
-from margindist.experiments.reproduce import (
+from margindist.papers import protocol
+from margindist.papers.claims import disagreements, duel, verdicts
+from margindist.papers.declarations import experiments
+from margindist.papers.findings import findings
+from margindist.papers.protocol import evaluate, seeds_of, split_rows
+from margindist.papers.report import html, index_blocks, markdown, page_blocks, write_reports
+from margindist.papers.reproduce import (
     estimates,
     overview,
     plan,
@@ -33,11 +34,10 @@ from margindist.experiments.reproduce import (
     reproduce,
     select,
 )
-from margindist.experiments.reproduction_report import html, index_blocks, markdown, page_blocks, write_reports
-from margindist.experiments.runner import CannotRun
-from margindist.experiments.search import search
-from margindist.experiments.shared_search import SharedSearch
-from margindist.experiments.store import Cell, Result, Store
+from margindist.runs.runner import CannotRun
+from margindist.runs.search import search
+from margindist.runs.shared_search import SharedSearch
+from margindist.runs.store import Cell, Result, Store
 
 
 def _few_rows(monkeypatch, n=90, scaled=False):
@@ -241,7 +241,7 @@ def test_unknown_experiments_are_named():
 
 
 def test_the_quick_plan_has_something_of_every_experiment(monkeypatch):
-    monkeypatch.setattr("margindist.experiments.reproduce.here", lambda line, data_dir: line.catalogue == "wdbc")
+    monkeypatch.setattr("margindist.papers.reproduce.here", lambda line, data_dir: line.catalogue == "wdbc")
     cells = quick_plan(select([]))
     assert {cell.experiment for cell in cells} == set(experiments())
     assert {cell.dataset for cell in cells if cell.experiment == "ldm-table-2"} == {"wdbc"}

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from margindist.experiments.runner import CannotRun, Progress, run
-from margindist.experiments.store import Cell, Result, Store, StoreError
+from margindist.runs.runner import CannotRun, Progress, run
+from margindist.runs.store import Cell, Result, Store, StoreError
 
 CELLS = [Cell("test", dataset, method, split) for dataset in "ab" for method in "xyz" for split in range(4)]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from margindist.experiments import statistics
+from margindist.runs import statistics
 
 
 @pytest.fixture

@@ -76,8 +76,8 @@ def compare(
     chooses its parameters by cross-validation within each training part. You get a ranked table and a report, one HTML
     file that can be mailed.
     """
-    from margindist.experiments.compare import compare, default_store
-    from margindist.experiments.methods import BY_KEY
+    from margindist.compare.comparison import compare, default_store
+    from margindist.methods import BY_KEY
 
     output = output or Path(f"{_stem(data)}.html")
     store = store or default_store(output)
@@ -140,7 +140,7 @@ def _show(comparison, to_stderr):
 
 
 def _csv(comparison):
-    from margindist.experiments.compare import ComparisonRow
+    from margindist.compare.comparison import ComparisonRow
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -50,7 +50,7 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
 
     The file has no code in it and is safe to pass on; margindist predict and margindist.load_model read it.
     """
-    from margindist.experiments.compare import train
+    from margindist.compare import train
     from margindist.models import save_model
 
     check_outputs([output], [data])

@@ -65,7 +65,7 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
     EXPERIMENT is a table or figure such as ldm-table-2, or the beginning of several, such as ldm; all of them if none
     is named.
     """
-    from margindist.experiments.reproduce import overview, plan, repeat, reproduce, select
+    from margindist.papers.reproduce import overview, plan, repeat, reproduce, select
 
     store = store or output / "results.sqlite"
     try:
@@ -84,7 +84,7 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
         with _cluster(dask):
             reproduce(chosen, output=output, store=store, say=click.echo, **options)
     if not no_report:
-        from margindist.experiments.reproduction_report import write_reports
+        from margindist.papers.report import write_reports
 
         for path in write_reports(store, chosen, output):
             click.echo(f"wrote {path}")

@@ -127,7 +127,7 @@ def complete_data(ctx, parameter, incomplete):
 
 def complete_methods(ctx, parameter, incomplete):
     """Complete the last of several methods with commas between."""
-    from margindist.experiments.methods import BY_KEY
+    from margindist.methods import BY_KEY
 
     before, comma, last = incomplete.rpartition(",")
     return [f"{before}{comma}{key}" for key in (*BY_KEY, "linear", "rbf", "all") if key.startswith(last)]

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.experiments import statistics
-from margindist.experiments.declarations import Experiment
-from margindist.experiments.store import Result
+from margindist.papers.declarations import Experiment
+from margindist.runs import statistics
+from margindist.runs.store import Result
 
 __all__ = ["Entry", "Findings", "Rival", "compare_entries", "findings"]
 

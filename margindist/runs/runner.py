@@ -16,7 +16,7 @@ from typing import NamedTuple
 from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import threadpool_limits
 
-from margindist.experiments.store import Cell, Result, Store
+from margindist.runs.store import Cell, Result, Store
 
 
 class CannotRun(Exception):

@@ -30,12 +30,12 @@ from sklearn.pipeline import Pipeline
 from margindist import __version__
 from margindist.datasets import Dataset, catalogue, encoder, encoding_notes, load, read_file, tidy
 from margindist.datasets.tables import check_labels
-from margindist.experiments.methods import BY_KEY, Shape, UnknownMethod, choose
-from margindist.experiments.runner import Progress, run
-from margindist.experiments.search import search
-from margindist.experiments.statistics import corrected_resampled_t, holm
-from margindist.experiments.store import Cell, Result, Store
 from margindist.margins import margin_statistics, margins
+from margindist.methods import BY_KEY, Shape, UnknownMethod, choose
+from margindist.runs.runner import Progress, run
+from margindist.runs.search import search
+from margindist.runs.statistics import corrected_resampled_t, holm
+from margindist.runs.store import Cell, Result, Store
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -285,7 +285,7 @@ class Comparison:
         command : str, optional
             The command line that made it.
         """
-        from margindist.experiments.report import html
+        from margindist.compare.report import html
 
         return html(self, command)
 
@@ -324,7 +324,7 @@ def compare(
     target : str, default=None
         Name of the target column of a file.
     methods : sequence of str, default=None
-        Keys of the methods (``margindist.experiments.methods.BY_KEY``), or None for all that suit the data's size.
+        Keys of the methods (``margindist.methods.BY_KEY``), or None for all that suit the data's size.
         scikit-learn's linear and kernel SVM and logistic regression are always beside them.
     splits : int, default=5
         Folds of the outer cross-validation.
@@ -356,7 +356,7 @@ def compare(
     Examples
     --------
     >>> from sklearn.datasets import load_iris
-    >>> from margindist.experiments.compare import compare
+    >>> from margindist.compare import compare
     >>> X, y = load_iris(return_X_y=True)
     >>> comparison = compare(X, y, methods=["mamc", "lssvm"], splits=3, repeats=1, quick=True)
     >>> sorted(row.label for row in comparison.rows)

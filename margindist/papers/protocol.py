@@ -17,12 +17,12 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
 from margindist.datasets import DataError, encoder, load, make_threshold, status
-from margindist.experiments.declarations import DataSet, Experiment, Method, experiments
-from margindist.experiments.runner import CannotRun
-from margindist.experiments.search import search
-from margindist.experiments.shared_search import SharedSearch
-from margindist.experiments.store import Cell, Result, Store
 from margindist.margins import margins
+from margindist.papers.declarations import DataSet, Experiment, Method, experiments
+from margindist.runs.runner import CannotRun
+from margindist.runs.search import search
+from margindist.runs.shared_search import SharedSearch
+from margindist.runs.store import Cell, Result, Store
 
 __all__ = ["Parts", "evaluate", "here", "seeds_of", "split_rows"]
 

@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from margindist.experiments.compare import LEVEL, QUANTILES, Comparison, alike, duration, probability
-from margindist.experiments.methods import BY_KEY, METHODS
-from margindist.experiments.svg import Figure, sample, strip
+from margindist.compare.comparison import LEVEL, QUANTILES, Comparison, alike, duration, probability
+from margindist.compare.svg import Figure, sample, strip
 from margindist.margins import method_styles
+from margindist.methods import BY_KEY, METHODS
 
 _DRAWN = 6  # methods of a kind in one figure; more could not be told apart
 
@@ -31,7 +31,7 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         The command line that made it.
     """
     environment = Environment(
-        loader=PackageLoader("margindist.experiments"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+        loader=PackageLoader("margindist.compare"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
     environment.filters.update(duration=duration, probability=probability)
@@ -299,6 +299,6 @@ def repeat_code(comparison: Comparison) -> str:
     if about["quick"]:
         arguments.append("quick=True")
     return (
-        "from margindist.experiments.compare import compare\n\n"
+        "from margindist.compare import compare\n\n"
         f"comparison = compare({', '.join([*arguments, 'n_jobs=-1'])})\nprint(comparison)\n"
     )

@@ -8,10 +8,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from margindist.experiments import runner
-from margindist.experiments.declarations import Experiment, experiments
-from margindist.experiments.protocol import evaluate, here
-from margindist.experiments.store import Cell, Result, Store
+from margindist.papers.declarations import Experiment, experiments
+from margindist.papers.protocol import evaluate, here
+from margindist.runs import runner
+from margindist.runs.store import Cell, Result, Store
 
 __all__ = ["plan", "repeat", "reproduce", "select"]
 

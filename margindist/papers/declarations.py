@@ -3,7 +3,7 @@
 One TOML file a paper in ``papers/`` says which data sets, methods, parameters, splits and statistics an experiment has,
 ``papers/methods.toml`` which estimator stands for which method. :func:`experiments` reads them all, checks them and
 returns frozen objects. Numbers were taken from the papers' text and checked twice;
-:func:`margindist.experiments.consistency.inconsistencies` sets them against the averages and counts that the papers
+:func:`margindist.papers.consistency.inconsistencies` sets them against the averages and counts that the papers
 print themselves.
 
 A printed number is written as in the paper, ``"0.970±0.014●"``: a star in front stands for bold type, ● and ○ are the
@@ -274,7 +274,7 @@ def experiments() -> Mapping[str, Experiment]:
     >>> table.method("ldm-c-over-m").grid[0]
     Axis(parameter='C', values=(10, 50, 100), unit='1/m')
     """
-    folder = resources.files("margindist.experiments") / "papers"
+    folder = resources.files("margindist.papers")
     recipes = tomllib.loads((folder / "methods.toml").read_text(encoding="utf-8"))
     found: dict[str, Experiment] = {}
     for key in PAPERS:

@@ -113,7 +113,7 @@ class Store:
 
     Examples
     --------
-    >>> from margindist.experiments.store import Cell, Result, Store
+    >>> from margindist.runs.store import Cell, Result, Store
     >>> cell = Cell("demo", "iris", "ldm", 0)
     >>> with Store(":memory:") as store:
     ...     store.record(Result(cell, score=0.97))

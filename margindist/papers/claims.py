@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.experiments import statistics
-from margindist.experiments.findings import Findings, compare_entries
+from margindist.papers.findings import Findings, compare_entries
+from margindist.runs import statistics
 
 __all__ = ["Verdict", "disagreements", "duel", "verdicts"]
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margindist.experiments.claims import disagreements, verdicts
-from margindist.experiments.consistency import inconsistencies
-from margindist.experiments.declarations import Experiment
-from margindist.experiments.findings import Findings, findings
-from margindist.experiments.reproduction_figures import draw
-from margindist.experiments.store import Store
+from margindist.papers.claims import disagreements, verdicts
+from margindist.papers.consistency import inconsistencies
+from margindist.papers.declarations import Experiment
+from margindist.papers.figures import draw
+from margindist.papers.findings import Findings, findings
+from margindist.runs.store import Store
 
 __all__ = ["Block", "html", "index_blocks", "markdown", "page_blocks", "write_reports"]
 
@@ -557,7 +557,7 @@ def html(blocks: Sequence[Block]) -> str:
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters["link"] = _link
-    template = resources.files("margindist.experiments") / "templates" / "reproduction.html.j2"
+    template = resources.files("margindist.papers") / "templates" / "reproduction.html.j2"
     title = next((content[1] for kind, content, _ in blocks if kind == "heading"), "margindist")
     return environment.from_string(template.read_text(encoding="utf-8")).render(title=title, blocks=blocks)
 

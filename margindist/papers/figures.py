@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from margindist.experiments.findings import Findings
 from margindist.margins import method_styles
+from margindist.papers.findings import Findings
 
 __all__ = ["draw"]
 

@@ -1,0 +1,5 @@
+"""Which method serves your data: nested cross-validation of all of them, with a ranked table and a report."""
+
+from margindist.compare.comparison import Comparison, ComparisonRow, Plan, Trained, compare, train
+
+__all__ = ["Comparison", "ComparisonRow", "Plan", "Trained", "compare", "train"]
