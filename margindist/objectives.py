@@ -67,6 +67,18 @@ class LDM(NamedTuple):
         loss = self.C * (weights @ short) if np.isfinite(self.C) else (np.inf if short.any() else 0.0)
         return 0.5 * square_norm + 2.0 * self.lambda1 * variance - self.lambda2 * mean + loss
 
+    def feasible_scale(self, square_norm, margins, weights):
+        r"""Return the factor of the weights with which a hard margin is kept at the least objective.
+
+        With all margins positive, :math:`tw` is feasible from :math:`t = 1 / \min z` on. Its objective is the parabola
+        :math:`\tfrac12 t^2 (\|w\|^2 + 4 \lambda_1 \mathrm{Var}(z)) - t \lambda_2 \bar z`, whose vertex may lie beyond.
+        """
+        share = weights / weights.sum()
+        mean = share @ margins
+        variance = share @ (margins - mean) ** 2
+        vertex = self.lambda2 * mean / (square_norm + 4.0 * self.lambda1 * variance)
+        return max(1.0 / margins.min(), vertex)
+
     def slope(self, margins, weights):
         """Return the derivative of the objective by each margin; at the kink of the hinge, that of its flat side."""
         share = weights / weights.sum()

@@ -350,7 +350,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                     delayed(solve)(k, signs, self._progress(k, len(problems), context))
                     for k, signs in enumerate(problems)
                 )
-        except (np.linalg.LinAlgError, ZeroDivisionError) as error:  # only rounding and overflow lead there
+        except (np.linalg.LinAlgError, ArithmeticError) as error:  # only rounding and overflow lead there
             raise ValueError(
                 f"{type(self).__name__}: expected features (or kernel values) of moderate size, got such in which the "
                 f"solver loses all digits ({error}); scale the features, for instance by StandardScaler."

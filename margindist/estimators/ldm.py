@@ -30,7 +30,7 @@ from margindist.kernels import (
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
 from margindist.solvers._rows import add_rows, as_rows, n_columns, n_rows, scores, squares
-from margindist.solvers._solution import certify, lower_bound, relative
+from margindist.solvers._solution import Status, certify, conclude, lower_bound, relative
 
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
@@ -312,25 +312,24 @@ class LDMClassifier(MarginClassifier):
         if self.solver_ == "interior-point":
             return interior_point.solve(*problem, start=start, rng=rng, **options)
         first = coordinate_descent.solve(*problem, start=start, rng=rng, **options)
-        if first.status != "stalled":
+        if first.status is not Status.STALLED:
             return first
         second = augmented_lagrangian.solve(*problem, start=first, **options)
         return second._replace(n_iter=first.n_iter + second.n_iter)
 
     def _on_columns(self, objective, setting, signs, weights, found):
         """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
-        if self.kernel != "linear" or setting.factor is not None or found.status == "infeasible":
+        if self.kernel != "linear" or setting.factor is not None or found.status is Status.INFEASIBLE:
             return found
         rows = setting.rows
         w = add_rows(rows, np.arange(len(signs)), found.coef, np.zeros(n_columns(rows)))
         scores(rows, w, z := np.empty(len(signs)))
         now = certify(objective, rows, signs, weights, w, signs * z, found.dual)
         gap = relative(now.objective - max(lower_bound(now), lower_bound(found)), now.objective)
-        status = "stalled" if found.status == "optimal" and not gap <= self.tol else found.status
-        return now._replace(gap=gap, n_iter=found.n_iter, status=status)
+        return conclude(now._replace(gap=gap, n_iter=found.n_iter), self.tol, found.status)
 
     def _refuse_infeasible(self, solutions):
-        if any(solution.status == "infeasible" for solution in solutions):
+        if any(solution.status is Status.INFEASIBLE for solution in solutions):
             raise ValueError(
                 f"{type(self).__name__}: C=inf asks for every margin to be at least 1, but the training data are not "
                 f"separable{' one class from the rest' if len(solutions) > 1 else ''}; give a finite C."

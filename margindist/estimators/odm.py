@@ -21,6 +21,7 @@ from margindist.estimators._base import (
 from margindist.objectives import ODM
 from margindist.solvers import coordinate_descent, multiclass, newton
 from margindist.solvers._rows import as_rows, n_columns
+from margindist.solvers._solution import Status
 from margindist.solvers.proximal_newton import is_favourable
 
 _FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
@@ -300,7 +301,7 @@ class ODMClassifier(MarginClassifier):
         if self.solver_ == "newton":
             return newton.solve(objective, rows, signs, weights, start=None if start is None else start.coef, **options)
         first = coordinate_descent.solve(objective, rows, signs, weights, start=start, rng=rng, **options)
-        if first.status != "stalled":
+        if first.status is not Status.STALLED:
             return first
         second = newton.solve(objective, rows, signs, weights, start=first.coef, **options)
         return second._replace(n_iter=first.n_iter + second.n_iter)

@@ -1,6 +1,7 @@
 """The one answer every solver gives, and the certificate that comes with it."""
 
 from collections.abc import Callable
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,16 @@ _LONGEST = 1e5  # a hard margin needs weights at least this long (in units of th
 Report = Callable[[int, np.ndarray, float, float], bool]
 
 
+class Status(StrEnum):
+    """How a solver ended; only :func:`conclude` says "optimal"."""
+
+    OPTIMAL = "optimal"  # the certified gap is at most the tolerance
+    ITERATION_LIMIT = "iteration limit"
+    STOPPED = "stopped"  # the caller's report asked for it
+    STALLED = "stalled"  # no further progress, or the solver's own test was met and the certificate was not
+    INFEASIBLE = "infeasible"  # proved: no hard margin exists
+
+
 class Solution(NamedTuple):
     """Where a solver ended, and how far from the optimum that can be at most.
 
@@ -23,31 +34,47 @@ class Solution(NamedTuple):
     """
 
     coef: np.ndarray  # weights of the columns (linear) or of the training rows (kernel)
-    dual: np.ndarray  # multipliers of the margin constraints, one a row
+    dual: np.ndarray  # multipliers of the margin constraints, one per row
     objective: float
     gap: float
-    n_iter: int
-    status: str  # "optimal", "iteration limit", "stopped" (asked to), "stalled", or "infeasible" (hard margin)
+    n_iter: int = 0
+    status: Status | None = None  # none until :func:`conclude` decides, unless infeasibility is proved
+
+
+def conclude(found, tol, ended):
+    """Return what a solver found with its status: optimal if and only if the certified gap is at most ``tol``.
+
+    Every solver ends here. ``ended`` says why the iterations ended, and is the status if the certificate is not met. A
+    proof of infeasibility stays. Weights that are not finite are an error.
+    """
+    if not np.isfinite(found.coef).all() or np.isnan(found.objective):
+        raise FloatingPointError("the weights are not finite")
+    if found.gap <= tol:
+        return found._replace(status=Status.OPTIMAL)
+    if found.status is Status.INFEASIBLE:
+        return found
+    return found._replace(status=Status.STALLED if ended is Status.OPTIMAL else ended)
 
 
 def certify(objective, rows, signs, weights, coef, margins, beta):
     """Return coefficients and multipliers with the objective's value and the gap between them.
 
     The gap is ``½‖w − w̃‖²`` plus the objective's complementarity (see :mod:`margindist.objectives`); one
-    sweep over the rows makes ``w̃``. A hard margin is certified at the nearest feasible point on the ray through w.
+    sweep over the rows makes ``w̃``. A hard margin is certified at the best feasible point on the ray through w.
     """
-    if objective.hard and (least := margins.min()) != 1.0:
-        if least <= 0.0:
+    if objective.hard:
+        if margins.min() <= 0.0:
             pull = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros_like(coef))
             squares(rows, lengths := np.empty(len(signs)))
-            status = "infeasible" if inseparable(beta, pull @ pull, lengths.max()) else ""
-            return Solution(coef, beta, np.inf, np.inf, 0, status)
-        coef, margins = coef / least, np.maximum(margins / least, 1.0)
+            status = Status.INFEASIBLE if inseparable(beta, pull @ pull, lengths.max()) else None
+            return Solution(coef, beta, np.inf, np.inf, status=status)
+        scale = objective.feasible_scale(coef @ coef, margins, weights)
+        coef, margins = scale * coef, np.maximum(scale * margins, 1.0)
     scales = signs * objective.dual_coef(beta, margins, weights)
     residual = add_rows(rows, np.arange(len(signs)), scales, -coef)
     value = objective.value(coef @ coef, margins, weights)
     gap = 0.5 * (residual @ residual) + objective.complementarity(beta, margins, weights)
-    return Solution(coef, beta, value, relative(gap, value), 0, "")
+    return Solution(coef, beta, value, relative(gap, value))
 
 
 def inseparable(beta, square, longest_square):

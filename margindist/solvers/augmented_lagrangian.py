@@ -19,7 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
 from margindist.solvers._rows import add_rows, inner_products, scores, some_scores
-from margindist.solvers._solution import certify
+from margindist.solvers._solution import Status, certify, conclude
 
 _GROW = 4.0  # the penalty grows by this factor after every update of the multipliers
 _MAX_FACTOR = 5000  # rows in the preconditioner at most
@@ -55,8 +55,8 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
     model = _Model(objective, rows, signs, weights)
     w, beta = start.coef.copy(), start.dual
     z = model.margins(w)
-    sigma, n_iter, status = model.first_penalty(beta, z), 0, "iteration limit"
-    while n_iter < max_iter and status == "iteration limit":
+    sigma, n_iter, ended = model.first_penalty(beta, z), 0, None
+    while ended is None:
         for _ in range(_MAX_INNER):
             multipliers, gradient = model.slopes(w, z, beta, sigma)
             now = certify(objective, rows, signs, weights, w, z, multipliers)
@@ -73,14 +73,12 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
                 break
         beta, sigma = multipliers, sigma * _GROW
         if report is not None and report(n_iter, now.coef, now.objective, now.gap):
-            status = "stopped"
-        elif now.gap <= tol:
-            status = "optimal"
-        elif now.status == "infeasible":
-            status = now.status
-        elif not sigma <= 1e14:
-            status = "stalled"
-    return now._replace(n_iter=n_iter, status=status)
+            ended = Status.STOPPED
+        elif now.gap <= tol or now.status is Status.INFEASIBLE or not sigma <= 1e14:
+            ended = Status.STALLED
+        elif n_iter >= max_iter:
+            ended = Status.ITERATION_LIMIT
+    return conclude(now._replace(n_iter=n_iter), tol, ended)
 
 
 class _Model:

@@ -42,7 +42,7 @@ from scipy.linalg.blas import dgemm
 from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, inseparable, lower_bound, relative
+from margindist.solvers._solution import Solution, Status, conclude, inseparable, lower_bound, relative
 
 _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
@@ -120,23 +120,21 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     n_iter, best, lower, goal, fallback = 0, None, -np.inf, 0.5 * tol, _factor_affordable(gram)
     for _ in range(_ATTEMPTS):
         before = n_iter
-        n_iter, status = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report)
-        if status == "stalled" and fallback:
+        n_iter, ended = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report)
+        if ended is Status.STALLED and fallback:
             beta, z = _interior_point(problem, tol)
-            fallback, status = False, ""
+            fallback, ended = False, None
         now, exact_z = certify(objective, gram, signs, weights, beta, z)
         lower = max(lower, lower_bound(now))
         best = now if best is None or now.objective < best.objective else best
         gap = relative(best.objective - lower, best.objective)
-        if gap <= tol:
-            status = "optimal"
-        elif objective.hard and _inseparable(problem, beta):
-            status = "infeasible"
-        if status:
+        if objective.hard and not gap <= tol and _inseparable(problem, beta):
+            ended = Status.INFEASIBLE
+        if ended or gap <= tol:
             break
         z = _correct(problem, curvature, z, exact_z)
         goal = 0.1 * max(min(gap, 1.0), tol) if n_iter > before else 0.1 * goal
-    return best._replace(gap=gap, n_iter=n_iter, status=status or "stalled")
+    return conclude(best._replace(gap=gap, n_iter=n_iter), tol, ended or Status.STALLED)
 
 
 def certify(objective, gram, signs, weights, beta, margins):
@@ -147,14 +145,14 @@ def certify(objective, gram, signs, weights, beta, margins):
     share = weights / weights.sum()
     scale = 1.0
     if objective.hard and z.min() > 0.0:
-        scale = 1.0 / z.min()
+        scale = objective.feasible_scale(square_norm, z, weights)
     away = scale * z - margins
     value = objective.value(scale**2 * square_norm, scale * z, weights)
     gap = 0.5 * (scale - 1.0) ** 2 * square_norm + objective.complementarity(beta, scale * z, weights)
     gap += 2.0 * objective.lambda1 * (share @ (away - share @ away) ** 2)
     # Large kernel values cancel in the margins; what rounding makes of that goes into the dual value α'z/2.
     gap += np.finfo(float).eps * (scale * np.abs(coef) @ np.sqrt(np.maximum(gram.diagonal, 0.0))) ** 2
-    return Solution(scale * coef, beta.copy(), value, relative(gap, value), 0, ""), z
+    return Solution(scale * coef, beta.copy(), value, relative(gap, value)), z
 
 
 # ---------------------------------------------------------------------- the matrix
@@ -296,16 +294,16 @@ def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
         if report is not None:
             coef = problem.signs * problem.objective.dual_coef(beta, z, problem.weights)
             if report(n_iter, coef, value, gap):
-                return n_iter, "stopped"
+                return n_iter, Status.STOPPED
         if gap <= goal:
-            return n_iter, ""
+            return n_iter, None
         if n_iter >= max_iter:
-            return n_iter, "iteration limit"
+            return n_iter, Status.ITERATION_LIMIT
         since = 0 if gap < 0.9 * best else since + 1
         best = min(best, gap)
         violation = _violation(z, beta, problem.upper)
         if since > _PATIENCE or not violation.any():
-            return n_iter, "stalled"
+            return n_iter, Status.STALLED
         which = _choose(violation, beta, problem.upper)
         H = _block(problem, curvature, which)
         block_beta = beta[which]
@@ -320,13 +318,13 @@ def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
 def _model_gap(problem, beta, z):
     """Return the objective at the model's point (feasible under a hard margin) and its relative gap to the dual's."""
     objective, weights = problem.objective, problem.weights
+    square_norm = objective.dual_coef(beta, z, weights) @ z
     scale = 1.0
     if objective.hard:
         if z.min() <= 0.0:
             return np.inf, np.inf
-        scale = 1.0 / z.min()
+        scale = objective.feasible_scale(square_norm, z, weights)
     share = weights / weights.sum()
-    square_norm = objective.dual_coef(beta, z, weights) @ z
     value = objective.value(scale**2 * square_norm, scale * z, weights)
     dual = beta.sum() - 0.5 * ((objective.lambda2 * share + beta) @ z)
     return value, relative(value - dual, value)
@@ -436,7 +434,7 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
     share = weights / weights.sum()
     beta = np.zeros(gram.n) if start is None else np.minimum(start.dual, upper)
     z = H @ (objective.lambda2 * share + beta)
-    best, lower, status, check = None, -np.inf, "", 1
+    best, lower, ended, check = None, -np.inf, None, 1
     for n_iter in range(max_iter + 1):
         if n_iter > 0:
             dcd_pass(H, upper, beta, z)
@@ -449,16 +447,17 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
         best = now if best is None or now.objective < best.objective else best
         gap = relative(best.objective - lower, best.objective)
         if report is not None and report(n_iter, best.coef, best.objective, gap):
-            status = "stopped"
-        elif gap <= tol:
-            status = "optimal"
-        elif objective.hard and _inseparable(_Problem(objective, gram, signs, weights, upper), beta):
-            status = "infeasible"
-        if status:
+            ended = Status.STOPPED
+        elif objective.hard and not gap <= tol:
+            proved = _inseparable(_Problem(objective, gram, signs, weights, upper), beta)
+            ended = Status.INFEASIBLE if proved else None
+        if ended or gap <= tol:
             break
-    if not status and np.isinf(best.objective) and solve(objective, gram, signs, weights).status == "infeasible":
-        status = "infeasible"  # multipliers that grow by a step a pass would take too long to prove it
-    return best._replace(gap=gap, n_iter=n_iter, status=status or "iteration limit")
+    if ended is None and np.isinf(best.objective):
+        # Multipliers that grow by a step per pass would take too long to prove that there is no hard margin.
+        other = solve(objective, gram, signs, weights)
+        ended = Status.INFEASIBLE if other.status is Status.INFEASIBLE else None
+    return conclude(best._replace(gap=gap, n_iter=n_iter), tol, ended or Status.ITERATION_LIMIT)
 
 
 @njit(cache=True, nogil=True)

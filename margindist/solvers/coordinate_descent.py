@@ -19,7 +19,7 @@ from numba import njit
 
 from margindist.objectives import coordinate_step
 from margindist.solvers._rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
-from margindist.solvers._solution import certify, lower_bound, relative
+from margindist.solvers._solution import Status, certify, conclude, lower_bound, relative
 
 _FIRST_LOOK = 6  # passes before the first look at the gap; then every half as many again as done so far
 _PATIENCE = 60  # passes before giving up is considered
@@ -76,7 +76,7 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         scores(rows, w, z := np.empty(m))
         z *= signs
         now = certify(objective, rows, signs, weights, w, z, beta)
-        if now.status == "infeasible":
+        if now.status is Status.INFEASIBLE:
             return now._replace(n_iter=n_iter)
         lower = max(lower, lower_bound(now))
         previous = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
@@ -84,13 +84,13 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
             best = now._replace(coef=now.coef.copy(), dual=beta.copy())
         best = best._replace(gap=relative(best.objective - lower, best.objective), n_iter=n_iter)
         if report is not None and report(n_iter, best.coef, best.objective, best.gap):
-            return best._replace(status="stopped")
+            return conclude(best, tol, Status.STOPPED)
         if best.gap <= tol:
-            return best._replace(status="optimal")
+            break
         if n_iter >= _PATIENCE and _passes_left(previous, best, tol) > max_iter - n_iter:
-            return best._replace(status="stalled")
+            return conclude(best, tol, Status.STALLED)
         look, active = n_iter + max(_FIRST_LOOK, n_iter // 2), everything
-    return best._replace(status="iteration limit")
+    return conclude(best, tol, Status.ITERATION_LIMIT)
 
 
 def _passes_left(previous, best, tol):

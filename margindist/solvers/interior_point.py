@@ -28,7 +28,7 @@ from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from margindist.solvers._rows import add_rows, gram, n_columns, n_rows, row_dot, scores, some_scores
-from margindist.solvers._solution import certify
+from margindist.solvers._solution import Status, certify, conclude
 
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _LOOK = 3  # iterations between two looks at the rows outside the working set
@@ -90,13 +90,11 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     guess = None if start is None else start.coef
     if guess is None and len(signs) > _SAMPLE_ABOVE and np.isfinite(objective.C):
         guess = _guess_from_sample(problem, Q, q, np.random.default_rng(0) if rng is None else rng)
-    w, beta, n_iter, status = _minimise(problem, Q, q, guess, tol, max_iter, report)
+    w, beta, n_iter, ended = _minimise(problem, Q, q, guess, tol, max_iter, report)
     scores(rows, w, z := np.empty(len(signs)))
     z *= signs
-    solution = certify(objective, rows, signs, weights, w, z, beta)
-    if solution.status != "infeasible":
-        solution = solution._replace(status="optimal" if solution.gap <= tol else status)
-    return solution._replace(n_iter=n_iter)
+    solution = certify(objective, rows, signs, weights, w, z, beta)._replace(n_iter=n_iter)
+    return conclude(solution, tol, ended)
 
 
 def quadratic_part(objective, rows, everything, signs, weights):
@@ -128,7 +126,7 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
     inside, short = _first_choice(problem, start)
     working, pull, lost = _split(problem, inside, short, q)
     w, point = _starting_point(working, Q, pull, start)
-    status = "iteration limit"
+    ended = Status.STALLED
     for n_iter in range(max_iter + 1):
         residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
         loss, gap = _loss_and_complementarity(working.upper, point)
@@ -144,17 +142,18 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
                 residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
                 gap = np.inf
         if report is not None and report(n_iter, w, value, gap / abs(value)):
-            status = "stopped"
-        elif gap <= 0.5 * tol * abs(value):
-            status = "optimal"
-        if status != "iteration limit" or n_iter == max_iter:
+            ended = Status.STOPPED
+            break
+        if gap <= 0.5 * tol * abs(value):
+            break
+        if n_iter == max_iter:
+            ended = Status.ITERATION_LIMIT
             break
         try:
             dw, move, step = _step(working, Q, residual, point)
         except LinAlgError:
             step = 0.0
         if step < _NO_STEP:
-            status = "stalled"
             break
         w = w + step * dw
         for entry, change in zip(point, move, strict=True):
@@ -168,7 +167,7 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
                 working, pull, lost = _split(problem, inside, short, q)
     beta = np.where(short, problem.upper, 0.0) if soft else np.zeros(len(short))
     beta[inside] = point.beta
-    return w, beta, n_iter, status
+    return w, beta, n_iter, ended
 
 
 def _first_choice(problem, start):

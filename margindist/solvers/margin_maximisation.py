@@ -22,6 +22,7 @@ import numpy as np
 from numba import njit
 
 from margindist.solvers._rows import add_rows, n_columns, scores, squares
+from margindist.solvers._solution import Status, conclude
 
 _BETWEEN_REPORTS = 50
 
@@ -36,7 +37,7 @@ class LargestMargin(NamedTuple):
     objective: float  # the margin with a minus
     gap: float  # (bound - margin) / bound
     n_iter: int
-    status: str  # "optimal", "iteration limit", "inseparable" or "stopped"
+    status: Status | str | None = None  # of :func:`conclude`, or "inseparable"
 
 
 class _State(NamedTuple):
@@ -81,25 +82,25 @@ def solve(rows, signs, weights, *, step=1.0, tol=1e-3, max_iter=10_000, report=N
     radius = np.sqrt(lengths.max()) or 1.0
     m, d = len(signs), n_columns(rows)
     state = _State(*(np.zeros(k) for k in (d, d, m, m, m, d, m)), np.array([-np.inf, np.inf]))
-    log_weights, t, status = np.log(weights), 0, "iteration limit"
+    log_weights, t, ended = np.log(weights), 0, Status.ITERATION_LIMIT
     while t < max_iter:
         stop = min(max_iter, t + _BETWEEN_REPORTS)
         t = _steps(rows, signs / radius, log_weights, step, t, stop, 1.0 - tol, state)
         margin, bound = state.best
         if report is not None and report(t, state.w, -margin * radius, 1.0 - margin / bound):
-            status = "stopped"
+            ended = Status.STOPPED
             break
         if margin >= (1.0 - tol) * bound:
-            status = "optimal"
             break
     margin, bound = state.best
-    if margin <= 0.0 and status != "stopped":
-        status = "inseparable"
     chosen = (state.best_w, state.best_a) if margin > 0.0 else (state.w, state.a)
     w, a = chosen[0], signs * chosen[1] / radius
     length = np.linalg.norm(w) or 1.0
     gap = 1.0 - margin / bound if bound > 0.0 else np.inf
-    return LargestMargin(w / length, a / length, margin * radius, bound * radius, -margin * radius, gap, t, status)
+    found = LargestMargin(w / length, a / length, margin * radius, bound * radius, -margin * radius, gap, t)
+    if margin <= 0.0 and ended is not Status.STOPPED:
+        return found._replace(status="inseparable")
+    return conclude(found, tol, ended)
 
 
 def _steps(rows, signs, log_weights, step, begin, end, enough, state):

@@ -34,7 +34,7 @@ from margindist.solvers._rows import (
     scores,
     some_scores,
 )
-from margindist.solvers._solution import Solution, gained
+from margindist.solvers._solution import Solution, Status, conclude, gained
 
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
@@ -83,17 +83,16 @@ def solve(
         w += start
         scores(rows, w, z)
         z *= signs
-    at_zero, status = objective.value(0.0, np.zeros(len(signs)), weights), "iteration limit"
+    at_zero, ended = objective.value(0.0, np.zeros(len(signs)), weights), Status.ITERATION_LIMIT
     for n_iter in range(max_iter + 1):
         a = -objective.slope(z, weights)
         gradient = -add_rows(rows, everything, signs * a, -w)
         value = objective.value(w @ w, z, weights)
         gap = 0.5 * (gradient @ gradient) / value
         if report is not None and report(n_iter, w, value, gap):
-            status = "stopped"
-        elif gap <= tol * gained(value, at_zero):
-            status = "optimal"
-        if status != "iteration limit" or n_iter == max_iter:
+            ended = Status.STOPPED
+        enough = tol * gained(value, at_zero)
+        if ended is Status.STOPPED or gap <= enough or n_iter == max_iter:
             break
         dw = direction(objective.curvature(z, weights), gradient)
         scores(rows, dw, dz := np.empty(len(signs)))
@@ -102,7 +101,7 @@ def solve(
         w += step * dw
         scores(rows, w, z)  # not z + step * dz: the rounding of long steps would stay in the certificate
         z *= signs
-    return Solution(w, a, value, gap, n_iter, status)
+    return conclude(Solution(w, a, value, gap, n_iter), enough, ended)
 
 
 class _Factor:

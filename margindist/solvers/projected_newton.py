@@ -31,7 +31,7 @@ from scipy.linalg import eigh
 
 from margindist.solvers import interior_point
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution
+from margindist.solvers._solution import Solution, Status, conclude
 
 __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
 
@@ -189,7 +189,7 @@ def _along(objectives, problem):
                 break
         found[objective.C], last = beta, objective.C
         coef = problem.signs * objective.dual_coef(beta, z, weights)
-        yield Solution(coef, beta.copy(), value, gap, rounds, "optimal" if gap <= problem.tol else "iteration limit")
+        yield conclude(Solution(coef, beta.copy(), value, gap, rounds), problem.tol, Status.ITERATION_LIMIT)
 
 
 def _leap(objective, problem):

@@ -23,6 +23,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from margindist.solvers._rows import add_rows, gram, n_columns, n_rows, scores, squares
+from margindist.solvers._solution import Status, conclude
 
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _NEGLIGIBLE = (1e-3, 1e-5, 1e-7, 0.0)  # shares of the largest entry below which entries become zero, if the gap allows
@@ -37,7 +38,7 @@ class HullPoints(NamedTuple):
     objective: float
     gap: float  # relative
     n_iter: int
-    status: str  # "optimal", "overlapping hulls", "iteration limit", "stalled" or "stopped"
+    status: Status | str | None = None  # of :func:`conclude`, or "overlapping hulls"
 
 
 def solve(data, signs, weights, lam, *, tol=1e-6, max_iter=100, report=None):
@@ -66,7 +67,7 @@ def solve(data, signs, weights, lam, *, tol=1e-6, max_iter=100, report=None):
     """
     quadratic = (_GramMatrix if isinstance(data, np.ndarray) else _FewColumns)(data, signs)
     classes = np.column_stack([signs > 0, signs < 0]).astype(float)
-    gamma, n_iter, status = _minimise(quadratic, classes, weights, lam, tol, max_iter, report)
+    gamma, n_iter, ended = _minimise(quadratic, classes, weights, lam, tol, max_iter, report)
     for share in _NEGLIGIBLE:
         kept = np.where(gamma > share * (classes @ (classes * gamma[:, None]).max(axis=0)), gamma, 0.0)
         kept /= classes @ (classes.T @ kept)
@@ -74,11 +75,10 @@ def solve(data, signs, weights, lam, *, tol=1e-6, max_iter=100, report=None):
         value, gap = _certify(kept, image, classes, weights, lam)
         if gap <= tol:
             break
+    found = HullPoints(signs * kept, -0.5 * (kept @ (signs * image)), value, gap, n_iter)
     if value <= _NO_DISTANCE * quadratic.size:
-        status = "overlapping hulls"
-    elif gap <= tol and status != "stopped":
-        status = "optimal"
-    return HullPoints(signs * kept, -0.5 * (kept @ (signs * image)), value, gap, n_iter, status)
+        return found._replace(status="overlapping hulls")
+    return conclude(found, tol, ended)
 
 
 def _certify(gamma, image, classes, weights, lam):
@@ -98,7 +98,7 @@ def _minimise(quadratic, classes, weights, lam, tol, max_iter, report):
     spread = max(slope.max() - slope.min(), 1e-3 * np.abs(slope).max(), np.finfo(float).tiny)
     nu = np.array([slope[of_class > 0].min() for of_class in classes.T]) - spread
     z = slope - classes @ nu
-    total, status = weights.sum(), "iteration limit"
+    total = weights.sum()
     for k in range(1, max_iter + 1):
         solver = quadratic.factorise(2.0 * lam / weights + z / gamma)
         toward = solver(classes)
@@ -118,17 +118,16 @@ def _minimise(quadratic, classes, weights, lam, tol, max_iter, report):
         d_gamma, d_nu, d_z = direction((ahead / mu) ** 3 * mu * weights - d_gamma * d_z)
         length = min(1.0, _SHORTEN * min(_reach(gamma, d_gamma), _reach(z, d_z)))
         if not np.isfinite(length):
-            return gamma, k, "stalled"
+            return gamma, k, Status.STALLED
         gamma, z, nu = gamma + length * d_gamma, z + length * d_z, nu + length * d_nu
         image = quadratic.apply(gamma)
         slope = 2.0 * (image + lam * gamma / weights)
         value, gap = _certify(gamma, image, classes, weights, lam)
         if report is not None and report(k, gamma, value, gap):
-            return gamma, k, "stopped"
+            return gamma, k, Status.STOPPED
         if gap <= 0.1 * tol or value <= _NO_DISTANCE * quadratic.size:
-            status = "optimal"
-            break
-    return gamma, k, status
+            return gamma, k, Status.STALLED
+    return gamma, k, Status.ITERATION_LIMIT
 
 
 def _reach(values, step):

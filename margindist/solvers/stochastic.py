@@ -19,7 +19,7 @@ from numba import njit
 
 from margindist.solvers import coordinate_descent
 from margindist.solvers._rows import n_columns, n_rows, row_add, row_dot, scores, take_rows
-from margindist.solvers._solution import Solution, relative
+from margindist.solvers._solution import Solution, Status, conclude, relative
 
 _PASSES = 5  # the paper's T
 _CALIBRATION_ROWS = 1000
@@ -74,23 +74,23 @@ def solve(objective, rows, signs, weights, *, tol, max_iter=None, rng=None, repo
     Solution
     """
     rng = np.random.default_rng(0) if rng is None else rng
-    passes, status = _PASSES if max_iter is None else max_iter, "iteration limit"
+    passes, ended = _PASSES if max_iter is None else max_iter, Status.ITERATION_LIMIT
     eta = calibrate(objective, rows, signs, weights, rng)
     state = new_state(n_columns(rows))
     for n_iter in range(1, passes + 1):
         run_pass(objective, rows, signs, weights, weights.sum(), eta, 2 * n_rows(rows), rng, state)
         coef = state.average()
         if report is not None and report(n_iter, coef, _value(objective, rows, signs, weights, coef), np.inf):
-            status = "stopped"
+            ended = Status.STOPPED
             break
     value = _value(objective, rows, signs, weights, coef)
     short = _margins(rows, signs, coef) < 1.0
-    found = Solution(coef, np.where(short, objective.C * weights, 0.0), value, np.inf, n_iter, status)
+    found = Solution(coef, np.where(short, objective.C * weights, 0.0), value, np.inf, n_iter)
     bound = coordinate_descent.solve(
         objective, rows, signs, weights, tol=0.1 * tol, max_iter=_BOUND_PASSES, start=found, rng=rng
     )
     gap = relative(value - (bound.objective - bound.gap * abs(bound.objective)), value)
-    return found._replace(dual=bound.dual, gap=gap, status="optimal" if gap <= tol else status)
+    return conclude(found._replace(dual=bound.dual, gap=gap), tol, ended)
 
 
 def calibrate(objective, rows, signs, weights, rng):

@@ -1,0 +1,48 @@
+"""The status of a solution comes from its certificate alone."""
+
+import numpy as np
+import pytest
+
+from margindist.objectives import LDM
+from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Solution, Status, certify, conclude
+
+EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
+
+
+def solution(gap, **others):
+    return Solution(np.ones(2), np.ones(3), 1.0, gap, **others)
+
+
+@pytest.mark.parametrize("ended", EVERY_END)
+def test_optimal_is_a_gap_within_tol_and_nothing_else(ended):
+    assert conclude(solution(1e-4), 1e-4, ended).status is Status.OPTIMAL
+    for gap in (1.0001e-4, 4.0, np.inf, np.nan):
+        expected = Status.STALLED if ended is Status.OPTIMAL else ended
+        assert conclude(solution(gap), 1e-4, ended).status is expected
+
+
+def test_a_proof_of_infeasibility_stays():
+    assert conclude(solution(np.inf, status=Status.INFEASIBLE), 1e-4, Status.STALLED).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize(
+    "broken", [{"coef": np.array([1.0, np.nan])}, {"coef": np.array([np.inf])}, {"objective": np.nan}]
+)
+def test_what_is_not_finite_is_an_error(broken):
+    with pytest.raises(FloatingPointError, match="not finite"):
+        conclude(solution(0.0)._replace(**broken), 1e-4, Status.STALLED)
+
+
+@pytest.mark.parametrize("length", [0.01, 1.0, 1e3])
+@pytest.mark.parametrize("objective", [LDM(np.inf, 0.0, 0.0), LDM(np.inf, 0.3, 7.0), LDM(np.inf, 2.0, 0.1)])
+def test_a_hard_margin_is_certified_at_the_best_feasible_length(objective, length):
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal((3.0, 0.0, 0.0), size=(20, 3)), rng.random(20) + 0.5
+    w, signs = length * np.array([1.0, 0.1, -0.1]), np.ones(20)
+    rows = as_rows(X)
+    found = certify(objective, rows, signs, weights, w, X @ w, np.zeros(20))
+    scales = np.linspace(1.0, 50.0, 10_001) / (X @ w).min()
+    values = [objective.value(t**2 * (w @ w), np.maximum(t * (X @ w), 1.0), weights) for t in scales]
+    assert found.objective == pytest.approx(min(values), rel=1e-5)
+    assert (X @ found.coef).min() >= 1.0 - 1e-12
