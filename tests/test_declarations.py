@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 
+from margindist.papers import claims
 from margindist.papers.consistency import inconsistencies, significance
 from margindist.papers.declarations import (
     Axis,
@@ -305,3 +306,12 @@ def test_unknown_names_are_answered_with_the_known_ones():
         experiments()["ldm-figure-1"].method("mcodm")
     with pytest.raises(KeyError, match="no data set 'mnist'"):
         experiments()["ldm-table-2"].dataset("mnist")
+
+
+def test_every_verdict_names_a_rule_and_every_reason_a_method():
+    for experiment in experiments().values():
+        assert not experiment.verdict or experiment.verdict["rule"] in claims._RULES
+        assert set(experiment.reasons) <= {method.key for method in experiment.methods}
+    for paper in {experiment.paper.key: experiment.paper for experiment in experiments().values()}.values():
+        of_paper = [one for one in experiments().values() if one.paper.key == paper.key]
+        assert set(paper.reasons) <= {method.key for one in of_paper for method in one.methods}

@@ -37,8 +37,8 @@ def duel(found: Findings, first: str, second: str) -> tuple[int, int, int]:
 
 def verdicts(found: Findings) -> list[Verdict]:
     """Return what the results say about the paper's conclusions; empty where they cannot say anything yet."""
-    rule = _RULES.get(found.experiment.id)
-    return [] if rule is None else rule(found)
+    declared = dict(found.experiment.verdict)
+    return _RULES[declared.pop("rule")](found, **declared) if declared else []
 
 
 def disagreements(found: Findings) -> list[str]:
@@ -48,11 +48,10 @@ def disagreements(found: Findings) -> list[str]:
         own = [distance for _, key, distance in found.compared() if key == method.key]
         near = sum(abs(distance) <= 1 for distance in own)
         if own and near < _AGREES * len(own):
-            places = (found.experiment.id, method.key), (found.experiment.paper.key, method.key)
-            reason = next((_REASONS[place] for place in places if place in _REASONS), "")
+            reasons = {**found.experiment.paper.reasons, **found.experiment.reasons}
             said.append(
                 f"{method.label}: {near} of {len(own)} within one printed standard deviation, on average "
-                f"{np.mean(own):+.1f}. {reason or 'The reason is not known.'}"
+                f"{np.mean(own):+.1f}. {reasons.get(method.key, 'The reason is not known.')}"
             )
     return said
 
@@ -95,21 +94,18 @@ def _tell_apart(counts):
     return "LDM is ahead" if counts[0] > counts[2] else "LDM is not ahead"
 
 
-def _against_all(label: str) -> Callable:
-    def rule(found: Findings) -> list[Verdict]:
-        rivals = [rival for rival in found.rivals if rival.printed is not None and sum(rival.paper_test)]
-        if not rivals:
-            return []
-        names = {method.key: method.label for method in found.experiment.methods}
-        ours = np.sum([rival.paper_test for rival in rivals], axis=0)
-        printed = np.sum([rival.printed for rival in rivals], axis=0)
-        each = ", ".join(f"{names[r.method]} {_counts(r.paper_test)} ({_counts(r.printed)})" for r in rivals)
-        return [Verdict(_share(tuple(ours), tuple(printed)), (
-            f"wins, ties and losses of {label} against all others together are {_counts(ours)}, in print "
-            f"{_counts(printed)}; against each, printed in brackets: {each}."
-        ))]  # fmt: skip
-
-    return rule
+def _against_all(found: Findings, label: str) -> list[Verdict]:
+    rivals = [rival for rival in found.rivals if rival.printed is not None and sum(rival.paper_test)]
+    if not rivals:
+        return []
+    names = {method.key: method.label for method in found.experiment.methods}
+    ours = np.sum([rival.paper_test for rival in rivals], axis=0)
+    printed = np.sum([rival.printed for rival in rivals], axis=0)
+    each = ", ".join(f"{names[r.method]} {_counts(r.paper_test)} ({_counts(r.printed)})" for r in rivals)
+    return [Verdict(_share(tuple(ours), tuple(printed)), (
+        f"wins, ties and losses of {label} against all others together are {_counts(ours)}, in print "
+        f"{_counts(printed)}; against each, printed in brackets: {each}."
+    ))]  # fmt: skip
 
 
 def _mamc_table(found: Findings) -> list[Verdict]:
@@ -169,28 +165,26 @@ def _ends(found, dataset, method, name):
     return [r.detail["history"][name][-1] for r in own], sum(not r.detail.get("converged", True) for r in own)
 
 
-def _pumma_figure(name: str, what: str) -> Callable:
-    def rule(found: Findings) -> list[Verdict]:
-        pairs = [("pumma-2", "romma"), ("pumma-2", "alma-2"), ("pumma-log", "alma-log")]
-        names = {method.key: method.label for method in found.experiment.methods}
-        said = []
-        for first, second in pairs:
-            ratios, phrases = [], []
-            for line in found.experiment.data:
-                (a, cut), (b, unfinished) = _ends(found, line.key, first, name), _ends(found, line.key, second, name)
-                if a and b and not cut:
-                    ratios.append(np.mean(b) / max(np.mean(a), 1e-9))
-                    least = f"at least {_times(ratios[-1])}" if unfinished else _times(ratios[-1])
-                    many = f", {unfinished} of {len(b)} runs not converged" if unfinished else ""
-                    phrases.append(f"{least} (r = {line.generator['r']}{many})")
-            if ratios:
-                holds = "yes" if min(ratios) > 1 else "in part" if max(ratios) > 1 else "no"
-                said.append(Verdict(holds, (
-                    f"{names[second]} takes {', '.join(phrases)} times the {what} of {names[first]}."
-                )))  # fmt: skip
-        return said
-
-    return rule
+def _pumma_figure(found: Findings, quantity: str, words: str) -> list[Verdict]:
+    pairs = [("pumma-2", "romma"), ("pumma-2", "alma-2"), ("pumma-log", "alma-log")]
+    names = {method.key: method.label for method in found.experiment.methods}
+    said = []
+    for first, second in pairs:
+        ratios, phrases = [], []
+        for line in found.experiment.data:
+            a, cut = _ends(found, line.key, first, quantity)
+            b, unfinished = _ends(found, line.key, second, quantity)
+            if a and b and not cut:
+                ratios.append(np.mean(b) / max(np.mean(a), 1e-9))
+                least = f"at least {_times(ratios[-1])}" if unfinished else _times(ratios[-1])
+                many = f", {unfinished} of {len(b)} runs not converged" if unfinished else ""
+                phrases.append(f"{least} (r = {line.generator['r']}{many})")
+        if ratios:
+            holds = "yes" if min(ratios) > 1 else "in part" if max(ratios) > 1 else "no"
+            said.append(Verdict(holds, (
+                f"{names[second]} takes {', '.join(phrases)} times the {words} of {names[first]}."
+            )))  # fmt: skip
+    return said
 
 
 def _times(ratio):
@@ -215,37 +209,33 @@ def _pumma_table(found: Findings) -> list[Verdict]:
     return said
 
 
-def _right_of(*pairs: tuple[str, str]) -> Callable:
+def _right_of(found: Findings, pairs: list[list[str]]) -> list[Verdict]:
     """How often one method's curve of margins lies to the right of another's: larger quantiles at most levels.
 
     Quantiles that differ by less than a hundredth of the other's spread are alike.
     """
-
-    def rule(found: Findings) -> list[Verdict]:
-        curves = {
-            (r.cell.dataset, r.cell.method): np.asarray(r.detail["quantiles"])
-            for r in found.results
-            if r.status == "done" and r.cell.split == 0
-        }
-        names = {method.key: method.label for method in found.experiment.methods}
-        said = []
-        for subject, other in pairs:
-            sides = [
-                _side(curves[line.key, subject], curves[line.key, other])
-                for line in found.experiment.data
-                if (line.key, subject) in curves and (line.key, other) in curves
-            ]
-            if sides:
-                right, left, n = sides.count(1), sides.count(-1), len(sides)
-                holds = "yes" if right >= 0.75 * n else "in part" if right > left else "no"
-                said.append(Verdict(holds, (
-                    f"on {right} of {n} data sets the curve of {names[subject]} lies to the right of that of "
-                    f"{names[other]} (the larger margin at more than half of the quantiles), on {left} to the left, "
-                    f"and on {n - right - left} the two are alike."
-                )))  # fmt: skip
-        return said
-
-    return rule
+    curves = {
+        (r.cell.dataset, r.cell.method): np.asarray(r.detail["quantiles"])
+        for r in found.results
+        if r.status == "done" and r.cell.split == 0
+    }
+    names = {method.key: method.label for method in found.experiment.methods}
+    said = []
+    for subject, other in pairs:
+        sides = [
+            _side(curves[line.key, subject], curves[line.key, other])
+            for line in found.experiment.data
+            if (line.key, subject) in curves and (line.key, other) in curves
+        ]
+        if sides:
+            right, left, n = sides.count(1), sides.count(-1), len(sides)
+            holds = "yes" if right >= 0.75 * n else "in part" if right > left else "no"
+            said.append(Verdict(holds, (
+                f"on {right} of {n} data sets the curve of {names[subject]} lies to the right of that of "
+                f"{names[other]} (the larger margin at more than half of the quantiles), on {left} to the left, "
+                f"and on {n - right - left} the two are alike."
+            )))  # fmt: skip
+    return said
 
 
 def _side(curve, other):
@@ -269,63 +259,14 @@ def _influence(found: Findings) -> list[Verdict]:
     ))]  # fmt: skip
 
 
-# What we take to be the reason where a column differs from the print; shown only where it does.
-_SMALL_SPREAD = (
-    "The printed standard deviations are several times smaller than random splits of these data give, so few numbers "
-    "can be within one of them."
-)
-_REASONS = {
-    ("ldm", "ldm"): (
-        "With C per sample LDM is the SVM to three digits; the printed gains look like those of a smaller C, see the "
-        "column LDM, C/m."
-    ),
-    ("ldm", "mdo"): (
-        "MDO is not convex. Printed deviations of up to 0.5 show that the paper's runs often ended in poor minima; "
-        "ours start from several points, and its constants are not printed."
-    ),
-    ("ldm", "mamc"): (
-        "Without a bias its boundary passes through the origin of the scaled features, so it depends on which end of "
-        "each feature is zero and on how nominal attributes are coded, which the paper does not say."
-    ),
-    ("ldm-table-3", "mamc"): (
-        "Some printed accuracies (house, heart, credit-a, austra) are near the share of the larger class, others "
-        "(vote, "
-        "isolet) what the method without a bias gives; neither no bias, our reading, nor the mean label as bias fits "
-        "all."
-    ),
-    ("ldm", "kmomd"): "The paper gives KM-OMD a parameter C that the method does not have; lam = 1/C is our reading.",
-    ("mamc", "mamc"): (
-        "With the mean label as bias the classifier is nearly constant at most gamma, and cross-validation chooses "
-        "among near ties: printed deviations of up to 22 points say the same."
-    ),
-    ("mcodm", "mcsvm"): "The number of passes and the tolerance of LIBLINEAR at C up to 2^20 are not printed.",
-    ("mcodm", "mcodm"): (
-        "The number of rounds is not printed, and the search here may have seen fewer rows (see above). That is not "
-        "all: on satimage, pendigits and letter no parameters of the grid that were tried reach the printed mean "
-        "even if they are chosen on the test rows (python -m benchmarks.accuracy_odm), in a linear model without a "
-        "bias as the text has it."
-    ),
-    ("msvmav", "mamc"): (
-        "Most of the printed column comes from a single partition with no deviation at all, so it cannot be compared "
-        "on this scale."
-    ),
-    ("msvmav", "odm"): _SMALL_SPREAD + " The scale of ODM's parameter is our reading besides.",
-    **{("msvmav", key): _SMALL_SPREAD for key in ("msvmav", "svm", "svr", "lssvm", "fmm")},
-}
-
-_RULES: dict[str, Callable[[Findings], list[Verdict]]] = {
-    "ldm-table-2": _ldm_table,
-    "ldm-table-3": _ldm_table,
-    "ldm-table-4": _ldm_table,
-    "ldm-figure-1": _right_of(("ldm", "svm"), ("ldm-c-over-m", "svm"), ("ldm-c-over-m", "svm-c-over-m")),
-    "ldm-figure-3": _influence,
-    "mamc-table-2": _mamc_table,
-    "mamc-table-3": _mamc_times,
-    "pumma-figure-3": _pumma_figure("n_updates", "updates"),
-    "pumma-figure-4": _pumma_figure("seconds", "time"),
-    "pumma-table-1": _pumma_table,
-    "mcodm-table-2": _against_all("mcODM"),
-    "msvmav-table-1": _against_all("MSVMAv"),
-    "msvmav-table-2": _against_all("MSVMAv"),
-    "msvmav-figure-1": _right_of(("msvmav", "svm"), ("msvmav", "odm"), ("msvmav", "fmm")),
+# A rule reads the findings and the experiment's ``verdict`` table, whose "rule" is the name here.
+_RULES: dict[str, Callable[..., list[Verdict]]] = {
+    "ldm-against-svm": _ldm_table,
+    "curves-right-of": _right_of,
+    "insensitive": _influence,
+    "mamc-accuracy": _mamc_table,
+    "mamc-times": _mamc_times,
+    "pumma-cost": _pumma_figure,
+    "pumma-times": _pumma_table,
+    "against-all": _against_all,
 }

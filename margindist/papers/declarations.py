@@ -46,7 +46,11 @@ class DeclarationError(ValueError):
 
 @dataclass(frozen=True)
 class Paper:
-    """One of the five papers; ``claim`` is its main one in plain words, ``main`` the experiment that bears it out."""
+    """One of the five papers.
+
+    ``claim`` is its main one in plain words, ``main`` the experiment that bears it out. ``reasons`` says, by method,
+    why we think a column differs from the print where it does.
+    """
 
     key: str
     authors: str
@@ -55,6 +59,7 @@ class Paper:
     year: int
     claim: str = ""
     main: str = ""
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -217,6 +222,8 @@ class Experiment:
     ``settings`` holds what is particular to one experiment: "vary" (parameters varied one at a time), "timed" (what
     the time includes, "selection" being cross-validation, training and test), "soft_margin" and "delta" of PUMMA's
     table, panels and axes of a figure. ``claims`` are the conclusions of the paper's text, ``readings`` our decisions.
+    ``verdict`` names the rule by which :mod:`margindist.papers.claims` judges them, with its arguments; ``reasons``
+    are as in :class:`Paper`, for this experiment alone.
     """
 
     id: str
@@ -236,6 +243,8 @@ class Experiment:
     remarks: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
     readings: tuple[Reading, ...] = ()
+    verdict: Mapping[str, Any] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     def method(self, key: str) -> Method:
         """Return the method with this key."""
