@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from margindist.methods import OURS
+
 if TYPE_CHECKING:
     from margindist.estimators.grid import LDMClassifierCV, LSSVMClassifierCV, MSVMAvClassifierCV, ODMClassifierCV
     from margindist.estimators.ldm import LDMClassifier
@@ -41,36 +43,18 @@ __all__ = [
 ]
 __version__ = "0.2.0.dev0"
 
-# A classifier's module is imported when its name is first used: the first fit then waits for no other's code.
-_HOMES = {
-    "ALMAClassifier": "online",
-    "ECOCClassifier": "reductions",
-    "FMMClassifier": "rivals",
-    "KOMDClassifier": "rivals",
-    "LDMClassifier": "ldm",
-    "LDMClassifierCV": "grid",
-    "LSSVMClassifier": "lssvm",
-    "LSSVMClassifierCV": "grid",
-    "MAMClassifier": "mam",
-    "MDOClassifier": "rivals",
-    "MICRAClassifier": "online",
-    "MSVMAvClassifier": "msvmav",
-    "MSVMAvClassifierCV": "grid",
-    "ODMClassifier": "odm",
-    "ODMClassifierCV": "grid",
-    "PUMMAClassifier": "online",
-    "ROMMAClassifier": "online",
-    "SVRClassifier": "reductions",
-    "load_model": ".models",
-    "save_model": ".models",
-    "to_onnx": ".onnx",
-}
+# A module is imported when one of its names is first used: the first fit then waits for no other's code.
+_HOMES = {"load_model": "margindist.models", "save_model": "margindist.models", "to_onnx": "margindist.onnx"}
+for _one in OURS.values():
+    _HOMES[_one.name] = _one.module
+    if _one.search:
+        _HOMES[_one.search] = "margindist.estimators.grid"
 
 
 def __getattr__(name):
     if name not in _HOMES:
         raise AttributeError(f"module 'margindist' has no attribute {name!r}")
-    return getattr(import_module(f".{_HOMES[name]}", "margindist.estimators"), name)
+    return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__():

@@ -1,18 +1,22 @@
-"""The methods that a comparison knows, as data: what each is called, how it is built, which parameters it tries.
+"""Every classifier, declared once; what lists classifiers anywhere reads this table.
+
+The package's names, model files, colours, the searches over grids, ``margindist compare`` and the common tests all come
+from :data:`CLASSIFIERS`. A new classifier is one entry here, besides its own file.
 
 Grids are wide and coarse, and alike for all: four or five prices over four or five powers of ten, three widths of the
 RBF kernel. Prices of LDM's mean and variance, and of ODM, grow with the number of rows (the hinge is a sum, they are
 averages), and the kernel's width follows the distances between the encoded rows.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-from sklearn.base import BaseEstimator
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
 
 _PRICES = (0.01, 0.1, 1.0, 10.0, 100.0)
 _FEW_PRICES = (0.1, 1.0, 10.0)
@@ -40,18 +44,101 @@ class Shape(NamedTuple):
     @property
     def gammas(self) -> tuple[float, ...]:
         """Widths of the RBF kernel: powers of two around 2 over the mean squared distance."""
-        middle = 2.0 ** round(np.log2(2.0 / self.distance)) if self.distance > 0 else 1.0
+        middle = 2.0 ** round(math.log2(2.0 / self.distance)) if self.distance > 0 else 1.0
         return middle / 8.0, middle, middle * 8.0
 
     @property
     def scale(self) -> float:
         """The power of ten nearest to the number of rows."""
-        return 10.0 ** round(np.log10(self.rows))
+        return 10.0 ** round(math.log10(self.rows))
+
+
+class Reach(NamedTuple):
+    """How far ``margindist compare`` runs a method that nobody asked for by name.
+
+    Parameters
+    ----------
+    rows : int
+        The most rows times classes.
+    columns : int
+        The most columns.
+    default : bool
+        Whether it runs without being asked for at all.
+    cost : int
+        Rank by expected time: quick methods run first.
+    """
+
+    rows: int = 1_000_000
+    columns: int = 1_000_000
+    default: bool = True
+    cost: int = 1
+
+
+@dataclass(frozen=True)
+class Classifier:
+    """One classifier.
+
+    Parameters
+    ----------
+    name : str
+        Of its class.
+    module : str
+        Where that class lives.
+    key : str
+        Its name on the command line.
+    label : str
+        Its name in tables and figures.
+    about : str
+        One clause on what it does.
+    style : (str, str)
+        Colour and line, by their names in :mod:`margindist.margins.palette`.
+    grid : callable
+        Takes the data's `Shape` and whether few values will do; returns the values to try of each parameter.
+    linear, rbf : Reach, optional
+        How far a comparison runs it with a linear and with the RBF kernel; None if it has no such form.
+    fixed : dict
+        Parameters that are not searched.
+    search : str
+        Name of the class, in the same module, that searches its grids with shared work; empty if there is none.
+    aliases : tuple of str
+        Other names for it in the papers.
+    """
+
+    name: str
+    module: str
+    key: str
+    label: str
+    about: str
+    style: tuple[str, str]
+    grid: Callable[[Shape, bool], dict[str, tuple]]
+    linear: Reach | None = None
+    rbf: Reach | None = None
+    fixed: Mapping[str, Any] = field(default_factory=dict)
+    search: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def ours(self) -> bool:
+        """Whether it is one of this library's."""
+        return self.module.startswith("margindist.")
+
+    def methods(self) -> "list[Method]":
+        """Return its forms in a comparison: linear, with the RBF kernel, both or neither."""
+        home = f"{'margindist' if self.ours else self.module}:{self.name}"
+        found = []
+        if self.linear is not None:
+            found.append(Method(self.key, self.label, home, self.about, False, self.grid, self.fixed, self.linear))
+        if self.rbf is not None:
+            key = f"{self.key}-rbf" if self.ours else self.key
+            fixed = {"kernel": "rbf", **self.fixed}
+            grid = _with_gamma(self.grid)
+            found.append(Method(key, f"{self.label} (RBF)", home, self.about, True, grid, fixed, self.rbf))
+        return found
 
 
 @dataclass(frozen=True)
 class Method:
-    """A classifier with the parameters it tries.
+    """A classifier in one form, with the parameters it tries.
 
     Parameters
     ----------
@@ -69,14 +156,8 @@ class Method:
         Takes the data's `Shape` and whether few values will do; returns the values to try of each parameter.
     fixed : dict
         Parameters that are not searched.
-    rows : int
-        The most rows times classes for which it is run unasked.
-    columns : int
-        The most columns for which it is run unasked.
-    default : bool
-        Whether it is run unasked at all.
-    cost : int
-        Rank by expected time: quick methods run first.
+    reach : Reach
+        How far it runs without being asked for.
     """
 
     key: str
@@ -86,17 +167,24 @@ class Method:
     kernel: bool
     grid: Callable[[Shape, bool], dict[str, tuple]]
     fixed: Mapping[str, Any] = field(default_factory=dict)
-    rows: int = 1_000_000
-    columns: int = 1_000_000
-    default: bool = True
-    cost: int = 1
+    reach: Reach = field(default_factory=Reach)
+
+    @property
+    def default(self) -> bool:
+        """Whether it runs without being asked for at all."""
+        return self.reach.default
+
+    @property
+    def cost(self) -> int:
+        """Rank by expected time."""
+        return self.reach.cost
 
     @property
     def family(self) -> str:
         """The label without the kernel; it decides colour and line."""
         return self.label.removesuffix(" (RBF)")
 
-    def estimator(self, seed: int, **parameters: Any) -> BaseEstimator:
+    def estimator(self, seed: int, **parameters: Any) -> "BaseEstimator":
         """Return the classifier, not fitted, with the seed where it takes one."""
         made = self._class()(**{**self.fixed, **parameters})
         return made.set_params(random_state=seed) if "random_state" in made.get_params(deep=False) else made
@@ -160,74 +248,96 @@ def _with_gamma(grid):
     return wider
 
 
-def _linear(key, label, home, about, grid, **rest):
-    return Method(key, label, home, about, False, grid, **rest)
-
-
-def _rbf(key, label, home, about, grid, fixed=(), **rest):
-    return Method(
-        f"{key}-rbf", f"{label} (RBF)", home, about, True, _with_gamma(grid), {"kernel": "rbf", **dict(fixed)}, **rest
-    )
-
-
-_OURS = "margindist:"
-_ABOUT = {
-    "ldm": "hinge loss, mean and variance of the margins priced apart",
-    "odm": "margins kept within a band around 1",
-    "lssvm": "squared distance of every margin from 1",
-    "emamc": "least squares in the space of the kernel values",
-    "mamc": "the largest mean margin, in closed form",
-    "msvmav": "mean margin and semi-variance below it",
-    "pumma": "an online learner of the largest margin",
-    "svr": "regression on the labels -1 and 1",
-    "komd": "game between margins and a distribution over the rows",
-    "mdo": "a cost of normalised margins, several starts",
-    "fmm": "the largest smallest margin, by accelerated steps",
-    "romma": "an online learner of the largest margin",
-    "alma": "an online learner of an approximately largest margin",
-    "micra": "an online learner with a growing margin condition",
-}
 _ONLINE = {"max_iter": 20}
 
-METHODS: tuple[Method, ...] = (
-    _linear("linearsvc", "LinearSVC", "sklearn.svm:LinearSVC", "scikit-learn's linear SVM", _price,
-            fixed={"dual": "auto"}, cost=1),
-    _linear("logistic", "LogisticRegression", "sklearn.linear_model:LogisticRegression",
-            "scikit-learn's logistic regression", _price, fixed={"max_iter": 1000}, cost=1),
-    Method("svc", "SVC (RBF)", "sklearn.svm:SVC", "scikit-learn's kernel SVM", True, _with_gamma(_price),
-           rows=40_000, cost=4),
-    _linear("mamc", "MAMC", _OURS + "MAMClassifier", _ABOUT["mamc"], _none, cost=0),
-    _linear("lssvm", "LS-SVM", _OURS + "LSSVMClassifier", _ABOUT["lssvm"], _price, cost=0),
-    _linear("ldm", "LDM", _OURS + "LDMClassifier", _ABOUT["ldm"], _ldm, rows=500_000, cost=3),
-    _linear("odm", "ODM", _OURS + "ODMClassifier", _ABOUT["odm"], _odm, rows=500_000, cost=2),
-    _linear("msvmav", "MSVMAv", _OURS + "MSVMAvClassifier", _ABOUT["msvmav"], _msvmav, rows=200_000, columns=2000,
-            cost=2),
-    _linear("svr", "SVR", _OURS + "SVRClassifier", _ABOUT["svr"], _svr, rows=20_000, columns=5000, cost=4),
-    _linear("komd", "KOMD", _OURS + "KOMDClassifier", _ABOUT["komd"], _komd, rows=6_000, cost=4),
-    _linear("mdo", "MDO", _OURS + "MDOClassifier", _ABOUT["mdo"], _mdo, rows=20_000, columns=2000, cost=4),
-    _linear("fmm", "FMM", _OURS + "FMMClassifier", _ABOUT["fmm"], _none, rows=50_000, cost=2),
-    _linear("pumma", "PUMMA", _OURS + "PUMMAClassifier", _ABOUT["pumma"], _soft_margin, fixed=_ONLINE, rows=20_000,
-            cost=3),
-    _linear("romma", "ROMMA", _OURS + "ROMMAClassifier", _ABOUT["romma"], _soft_margin, fixed=_ONLINE, default=False,
-            cost=3),
-    _linear("alma", "ALMA", _OURS + "ALMAClassifier", _ABOUT["alma"], _soft_margin, fixed=_ONLINE, default=False,
-            cost=3),
-    _linear("micra", "MICRA", _OURS + "MICRAClassifier", _ABOUT["micra"], _soft_margin, fixed=_ONLINE, default=False,
-            cost=3),
-    _rbf("mamc", "MAMC", _OURS + "MAMClassifier", _ABOUT["mamc"], _none, rows=20_000, cost=1),
-    _rbf("lssvm", "LS-SVM", _OURS + "LSSVMClassifier", _ABOUT["lssvm"], _price, rows=8_000, cost=3),
-    _rbf("emamc", "EMAMC", _OURS + "LSSVMClassifier", _ABOUT["emamc"], _price, fixed={"space": "empirical"},
-         rows=4_000, cost=4),
-    _rbf("ldm", "LDM", _OURS + "LDMClassifier", _ABOUT["ldm"], _ldm, rows=4_000, cost=6),
-    _rbf("odm", "ODM", _OURS + "ODMClassifier", _ABOUT["odm"], _odm, rows=4_000, cost=6),
-    _rbf("msvmav", "MSVMAv", _OURS + "MSVMAvClassifier", _ABOUT["msvmav"], _msvmav, rows=2_000, cost=6),
-    _rbf("svr", "SVR", _OURS + "SVRClassifier", _ABOUT["svr"], _svr, default=False, rows=2_000, cost=6),
-    _rbf("komd", "KOMD", _OURS + "KOMDClassifier", _ABOUT["komd"], _komd, rows=2_000, cost=5),
-    _rbf("fmm", "FMM", _OURS + "FMMClassifier", _ABOUT["fmm"], _none, default=False, rows=2_000, cost=5),
-    _rbf("pumma", "PUMMA", _OURS + "PUMMAClassifier", _ABOUT["pumma"], _soft_margin, fixed=_ONLINE, default=False,
-         rows=2_000, cost=5),
+CLASSIFIERS: tuple[Classifier, ...] = (
+    Classifier(
+        "LinearSVC", "sklearn.svm", "linearsvc", "LinearSVC", "scikit-learn's linear SVM", ("grey", "long"), _price,
+        Reach(cost=1), fixed={"dual": "auto"},
+    ),
+    Classifier(
+        "LogisticRegression", "sklearn.linear_model", "logistic", "LogisticRegression",
+        "scikit-learn's logistic regression", ("grey", "dotted"), _price, Reach(cost=1), fixed={"max_iter": 1000},
+    ),
+    Classifier(
+        "SVC", "sklearn.svm", "svc", "SVC", "scikit-learn's kernel SVM", ("grey", "dash-dot-dot"), _price,
+        rbf=Reach(rows=40_000, cost=4),
+    ),
+    Classifier(
+        "MAMClassifier", "margindist.estimators.mam", "mamc", "MAMC", "the largest mean margin, in closed form",
+        ("blue", "dotted"), _none, Reach(cost=0), Reach(rows=20_000, cost=1),
+    ),
+    Classifier(
+        "LSSVMClassifier", "margindist.estimators.lssvm", "lssvm", "LS-SVM", "squared distance of every margin from 1",
+        ("blue", "dashed"), _price, Reach(cost=0), Reach(rows=8_000, cost=3), search="LSSVMClassifierCV",
+    ),
+    Classifier(
+        "LSSVMClassifier", "margindist.estimators.lssvm", "emamc", "EMAMC",
+        "least squares in the space of the kernel values", ("green", "dash-dot-dot"), _price,
+        rbf=Reach(rows=4_000, cost=4), fixed={"space": "empirical"},
+    ),
+    Classifier(
+        "LDMClassifier", "margindist.estimators.ldm", "ldm", "LDM",
+        "hinge loss, mean and variance of the margins priced apart", ("blue", "solid"), _ldm,
+        Reach(rows=500_000, cost=3), Reach(rows=4_000, cost=6), search="LDMClassifierCV",
+    ),
+    Classifier(
+        "ODMClassifier", "margindist.estimators.odm", "odm", "ODM", "margins kept within a band around 1",
+        ("green", "dash-dot"), _odm, Reach(rows=500_000, cost=2), Reach(rows=4_000, cost=6), search="ODMClassifierCV",
+        aliases=("mcODM",),
+    ),
+    Classifier(
+        "MSVMAvClassifier", "margindist.estimators.msvmav", "msvmav", "MSVMAv",
+        "mean margin and semi-variance below it", ("purple", "dash-dot-dot"), _msvmav, Reach(rows=200_000, columns=2000, cost=2), Reach(rows=2_000, cost=6),
+        search="MSVMAvClassifierCV",
+    ),
+    Classifier(
+        "SVRClassifier", "margindist.estimators.reductions", "svr", "SVR", "regression on the labels -1 and 1",
+        ("purple", "solid"), _svr, Reach(rows=20_000, columns=5000, cost=4), Reach(rows=2_000, default=False, cost=6),
+    ),
+    Classifier(
+        "ECOCClassifier", "margindist.estimators.reductions", "ecoc", "ECOC", "two-class problems from a code book",
+        ("blue", "long"), _none,
+    ),
+    Classifier(
+        "KOMDClassifier", "margindist.estimators.rivals", "komd", "KOMD",
+        "game between margins and a distribution over the rows", ("purple", "long"), _komd, Reach(rows=6_000, cost=4),
+        Reach(rows=2_000, cost=5), aliases=("KM-OMD",),
+    ),
+    Classifier(
+        "MDOClassifier", "margindist.estimators.rivals", "mdo", "MDO", "a cost of normalised margins, several starts",
+        ("red", "dash-dot"), _mdo, Reach(rows=20_000, columns=2000, cost=4),
+    ),
+    Classifier(
+        "FMMClassifier", "margindist.estimators.rivals", "fmm", "FMM",
+        "the largest smallest margin, by accelerated steps", ("green", "long"), _none, Reach(rows=50_000, cost=2),
+        Reach(rows=2_000, default=False, cost=5),
+    ),
+    Classifier(
+        "PUMMAClassifier", "margindist.estimators.online", "pumma", "PUMMA", "an online learner of the largest margin",
+        ("red", "solid"), _soft_margin, Reach(rows=20_000, cost=3), Reach(rows=2_000, default=False, cost=5),
+        fixed=_ONLINE,
+    ),
+    Classifier(
+        "ROMMAClassifier", "margindist.estimators.online", "romma", "ROMMA", "an online learner of the largest margin",
+        ("purple", "dotted"), _soft_margin, Reach(default=False, cost=3), fixed=_ONLINE,
+    ),
+    Classifier(
+        "ALMAClassifier", "margindist.estimators.online", "alma", "ALMA",
+        "an online learner of an approximately largest margin", ("purple", "dash-dot"), _soft_margin,
+        Reach(default=False, cost=3), fixed=_ONLINE,
+    ),
+    Classifier(
+        "MICRAClassifier", "margindist.estimators.online", "micra", "MICRA",
+        "an online learner with a growing margin condition", ("red", "dash-dot-dot"), _soft_margin,
+        Reach(default=False, cost=3), fixed=_ONLINE,
+    ),
 )  # fmt: skip
 
+OURS: dict[str, Classifier] = {one.name: one for one in reversed(CLASSIFIERS) if one.ours}
+METHODS: tuple[Method, ...] = tuple(
+    sorted((method for one in CLASSIFIERS for method in one.methods()), key=lambda method: method.kernel)
+)
 BY_KEY: dict[str, Method] = {method.key: method for method in METHODS}
 BASELINES = ("linearsvc", "svc", "logistic")
 
@@ -302,9 +412,9 @@ def _reason_against(method, shape):
     if not method.default:
         return "runs only when asked for by name (--methods)."
     problem = shape.rows * (shape.classes if shape.classes > 2 else 1)
-    if problem > method.rows:
+    if problem > method.reach.rows:
         times = f" times {shape.classes} classes" if shape.classes > 2 else ""
-        return f"would take long with {shape.rows:,} rows{times}; runs unasked up to {method.rows:,}."
-    if shape.columns > method.columns:
-        return f"would take long with {shape.columns:,} columns; runs unasked up to {method.columns:,}."
+        return f"would take long with {shape.rows:,} rows{times}; runs unasked up to {method.reach.rows:,}."
+    if shape.columns > method.reach.columns:
+        return f"would take long with {shape.columns:,} columns; runs unasked up to {method.reach.columns:,}."
     return None

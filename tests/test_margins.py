@@ -39,6 +39,7 @@ from margindist.margins import (
     update_bound,
 )
 from margindist.margins.palette import _STYLES, COLOURS, LINES
+from margindist.methods import CLASSIFIERS
 
 LINEAR = [LDMClassifier(), LinearSVC(), LogisticRegression(), RidgeClassifier(), SGDClassifier(random_state=0)]
 
@@ -429,19 +430,20 @@ VISIONS = {
 @pytest.mark.parametrize("ground", ["white", "#121212"])
 def test_colours_stand_out_on_light_and_dark(ground):
     luminance = [0.2126, 0.7152, 0.0722]
-    for color in COLOURS:
+    for color in COLOURS.values():
         low, high = sorted([linear_rgb(color) @ luminance, linear_rgb(ground) @ luminance])
         assert (high + 0.05) / (low + 0.05) >= 3.0  # what WCAG asks of graphics
 
 
 @pytest.mark.parametrize("vision", VISIONS)
 def test_colours_differ_for_everybody(vision):
-    seen = [lab(np.clip(VISIONS[vision] @ linear_rgb(color), 0.0, 1.0)) for color in COLOURS]
+    seen = [lab(np.clip(VISIONS[vision] @ linear_rgb(color), 0.0, 1.0)) for color in COLOURS.values()]
     assert min(np.linalg.norm(a - b) for a, b in itertools.combinations(seen, 2)) > 10.0
 
 
 def test_styles_are_fixed_and_distinct():
-    assert len(set(_STYLES.values())) == len(_STYLES)
+    names = [*(one.label for one in CLASSIFIERS), "SVM", "mcSVM", "ridge", "SGD"]
+    assert len(set(method_styles(names))) == len(names)
     assert method_styles(["SVM", "LDM"]) == method_styles(["LDM", "SVM"])[::-1]
     assert method_styles(["KM-OMD", "mcODM", "MAMC"]) == method_styles(["KOMDClassifier", "ODM", "MAMClassifier"])
 
@@ -460,7 +462,7 @@ def test_what_a_paper_compares_differs_in_print_without_colour(paper):
 
 
 def test_unknown_names_get_free_styles():
-    names = [f"method {k}" for k in range(len(COLOURS) * len(LINES) - len(_STYLES))]
+    names = [f"method {k}" for k in range(len(COLOURS) * len(LINES) - len(set(_STYLES.values())))]
     styles = method_styles(names)
     assert len(set(styles)) == len(names)
     assert not set(styles) & set(_STYLES.values())

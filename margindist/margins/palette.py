@@ -9,19 +9,21 @@ import zlib
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from margindist.methods import CLASSIFIERS
+
 __all__ = ["MethodStyle", "method_styles"]
 
-_BLUE, _RED, _GREEN, _PURPLE, _GREY = COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#767676")
+COLOURS = {"blue": "#0072B2", "red": "#D55E00", "green": "#009E73", "purple": "#CC79A7", "grey": "#767676"}
 
 # On and off lengths in units of the line width, as Matplotlib takes them.
-_SOLID, _DASHED, _DOTTED, _DASH_DOT, _DASH_DOT_DOT, _LONG = LINES = (
-    "solid",
-    (0, (4.5, 1.8)),
-    (0, (1.1, 1.3)),
-    (0, (6.0, 1.6, 1.1, 1.6)),
-    (0, (6.0, 1.4, 1.1, 1.4, 1.1, 1.4)),
-    (0, (10.0, 3.0)),
-)
+LINES = {
+    "solid": "solid",
+    "dashed": (0, (4.5, 1.8)),
+    "dotted": (0, (1.1, 1.3)),
+    "dash-dot": (0, (6.0, 1.6, 1.1, 1.6)),
+    "dash-dot-dot": (0, (6.0, 1.4, 1.1, 1.4, 1.1, 1.4)),
+    "long": (0, (10.0, 3.0)),
+}
 
 
 class MethodStyle(NamedTuple):
@@ -39,37 +41,26 @@ class MethodStyle(NamedTuple):
     linestyle: Any
 
 
-# Keys are names without case, blanks, hyphens and the word "classifier". Methods that a paper compares differ in line
-# style as far as six styles go.
-_STYLES = {
-    "ldm": MethodStyle(_BLUE, _SOLID),
-    "svm": MethodStyle(_RED, _DASHED),
-    "odm": MethodStyle(_GREEN, _DASH_DOT),
-    "mam": MethodStyle(_BLUE, _DOTTED),
-    "msvmav": MethodStyle(_PURPLE, _DASH_DOT_DOT),
-    "lssvm": MethodStyle(_BLUE, _DASHED),
-    "emamc": MethodStyle(_GREEN, _DASH_DOT_DOT),
-    "mdo": MethodStyle(_RED, _DASH_DOT),
-    "komd": MethodStyle(_PURPLE, _LONG),
-    "fmm": MethodStyle(_GREEN, _LONG),
-    "svr": MethodStyle(_PURPLE, _SOLID),
-    "ecoc": MethodStyle(_BLUE, _LONG),
-    "mcsvm": MethodStyle(_RED, _DOTTED),
-    "pumma": MethodStyle(_RED, _SOLID),
-    "romma": MethodStyle(_PURPLE, _DOTTED),
-    "alma": MethodStyle(_PURPLE, _DASH_DOT),
-    "micra": MethodStyle(_RED, _DASH_DOT_DOT),
-    "linearsvc": MethodStyle(_GREY, _LONG),
-    "svc": MethodStyle(_GREY, _DASH_DOT_DOT),
-    "logisticregression": MethodStyle(_GREY, _DOTTED),
-    "ridge": MethodStyle(_GREY, _DASH_DOT),
-    "sgd": MethodStyle(_GREY, _DASHED),
-}
-_SYNONYMS = {"mamc": "mam", "mcodm": "odm", "kmomd": "komd"}
+def _key(name):
+    """Return a name without case, blanks, hyphens and the word "classifier"."""
+    return "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("classifier")
 
-_FREE = tuple(
-    style for line in LINES for color in COLOURS if (style := MethodStyle(color, line)) not in _STYLES.values()
-)
+
+def _style(color, line):
+    return MethodStyle(COLOURS[color], LINES[line])
+
+
+# Methods that a paper compares differ in line style as far as six styles go. Those without a class of their own here:
+_STYLES = {
+    "svm": _style("red", "dashed"),
+    "mcsvm": _style("red", "dotted"),
+    "ridge": _style("grey", "dash-dot"),
+    "sgd": _style("grey", "dashed"),
+}
+for _one in reversed(CLASSIFIERS):  # of two that share a class, the first gives the class its style
+    _STYLES |= {_key(name): _style(*_one.style) for name in (_one.name, _one.label, *_one.aliases)}
+
+_FREE = tuple(style for line in LINES for color in COLOURS if (style := _style(color, line)) not in _STYLES.values())
 
 
 def method_styles(names: Sequence[str]) -> list[MethodStyle]:
@@ -95,8 +86,7 @@ def method_styles(names: Sequence[str]) -> list[MethodStyle]:
     """
     styles, taken = [], set()
     for name in names:
-        key = "".join(letter for letter in name.lower() if letter.isalnum()).removesuffix("classifier")
-        style = _STYLES.get(_SYNONYMS.get(key, key))
+        style = _STYLES.get(_key(name))
         if style is None:
             first = zlib.crc32(name.encode())
             slots = [(first + k) % len(_FREE) for k in range(len(_FREE))]
