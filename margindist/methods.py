@@ -288,8 +288,8 @@ CLASSIFIERS: tuple[Classifier, ...] = (
     ),
     Classifier(
         "MSVMAvClassifier", "margindist.estimators.msvmav", "msvmav", "MSVMAv",
-        "mean margin and semi-variance below it", ("purple", "dash-dot-dot"), _msvmav, Reach(rows=200_000, columns=2000, cost=2), Reach(rows=2_000, cost=6),
-        search="MSVMAvClassifierCV",
+        "mean margin and semi-variance below it", ("purple", "dash-dot-dot"), _msvmav,
+        Reach(rows=200_000, columns=2000, cost=2), Reach(rows=2_000, cost=6), search="MSVMAvClassifierCV",
     ),
     Classifier(
         "SVRClassifier", "margindist.estimators.reductions", "svr", "SVR", "regression on the labels -1 and 1",
