@@ -93,9 +93,12 @@ def solve(rows, signs, weights, *, step=1.0, tol=1e-3, max_iter=10_000, report=N
         if margin >= (1.0 - tol) * bound:
             break
     margin, bound = state.best
-    chosen = (state.best_w, state.best_a) if margin > 0.0 else (state.w, state.a)
-    w, a = chosen[0], signs * chosen[1] / radius
+    w, a = state.best_w, state.best_a
+    if margin <= 0.0:
+        w, a = state.w, state.a
+        margin = state.z.min() / (np.linalg.norm(w) or 1.0)
     length = np.linalg.norm(w) or 1.0
+    a = signs * a / radius
     gap = 1.0 - margin / bound if bound > 0.0 else np.inf
     found = LargestMargin(w / length, a / length, margin * radius, bound * radius, -margin * radius, gap, t)
     if margin <= 0.0 and ended is not Status.STOPPED:
