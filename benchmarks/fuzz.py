@@ -1,0 +1,210 @@
+"""Attack every classifier with random problems and check its claims: `python -m benchmarks.fuzz`.
+
+`--fits 10000` is the long run, `--case SEED:INDEX` one case again, with everything it says. Interrupt it at any time:
+what was found is printed. Every fit is a line of JSON in the file of `--out` (else a temporary one).
+"""
+
+import argparse
+import collections
+import json
+import multiprocessing
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+
+import numpy as np
+
+from benchmarks.fuzz_cases import draw
+from benchmarks.fuzz_checks import KINDS, Fit, run_case
+
+SLOWEST = 20.0  # times the median of a size
+NOTICEABLE = 0.1  # seconds of processor time below which nobody waits
+FEWEST = 8  # fits of a size from which on a median means something
+
+
+def records_of(seed, index, only=None, limit=60.0):
+    """Run one case; return a dictionary per fit."""
+    case = draw(seed, index, only)
+    kernel = case.parameters.get("kernel", "linear")
+    shape = [*case.X.shape, len(np.unique(case.y))]
+    return [
+        {
+            "case": f"{seed}:{index}" + (f":{only}" if only else ""),
+            "estimator": case.name,
+            "variant": fit.variant.label,
+            "kernel": kernel,
+            "shape": shape,
+            "story": case.story,
+            "benign": case.benign,
+            "seconds": round(fit.seconds, 4),
+            "outcome": fit.outcome,
+            "failures": fit.failures,
+        }
+        for fit in run_case(case, limit)
+    ]
+
+
+# ---------------------------------------------------------------------- time
+
+
+def _size(record):
+    """Return what fits must share to be compared by time: estimator, kind of kernel, magnitude of the work."""
+    n, d, k = record["shape"]
+    linear = record["kernel"] == "linear"
+    work = n * d if linear else n * n
+    problems = 1 if k == 2 else k
+    return record["estimator"], linear, int(np.log2(work * problems)) // 2
+
+
+def note_slow(records, limit=60.0):
+    """Note fits that are slow for their size, if they are so again when run alone and warm."""
+    sizes = collections.defaultdict(list)
+    for record in records:
+        sizes[_size(record)].append(record["seconds"])
+    for record in records:
+        times = sizes[_size(record)]
+        allowed = max(NOTICEABLE, SLOWEST * np.median(times))
+        if len(times) < FEWEST or record["seconds"] <= allowed or record["outcome"] == "stopped":
+            continue
+        again = _repeat(record, limit)
+        if again > allowed:
+            times = f"{record['seconds']:.2f} s, again {again:.2f} s; median of its size {np.median(times):.4f} s"
+            record["failures"].append(("time", times))
+
+
+def _repeat(record, limit):
+    seed, index, *only = record["case"].split(":")
+    case = draw(int(seed), int(index), *only)
+    variant = next(variant for variant in case.variants if variant.label == record["variant"])
+    return min(Fit(case, variant, limit).seconds for _ in range(2))
+
+
+# ---------------------------------------------------------------------- running
+
+
+def run(seed, fits, seconds=np.inf, jobs=1, only=None, out=None, limit=60.0):
+    """Run cases 0, 1, ... until there are so many fits or the time is over; return all records."""
+    records = []
+    end = time.monotonic() + seconds
+
+    def enough():
+        return len(records) >= fits or time.monotonic() > end
+
+    try:
+        for found in _each_case(seed, only, jobs, limit, enough):
+            records.extend(found)
+            _tell(found, out)
+    except KeyboardInterrupt:
+        print("Interrupted; what was found so far:")
+    return records
+
+
+def _tell(found, out):
+    for record in found:
+        if out is not None:
+            print(json.dumps(record), file=out, flush=True)
+        for kind, text in record["failures"]:
+            print(f"{record['case']} {record['estimator']} {record['variant']}: {kind}: {text}", flush=True)
+
+
+def _each_case(seed, only, jobs, limit, enough):
+    if jobs == 1:
+        index = 0
+        while not enough():
+            yield records_of(seed, index, only, limit)
+            index += 1
+        return
+    with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting = {pool.submit(records_of, seed, index, only, limit) for index in range(2 * jobs)}
+        index = 2 * jobs
+        while waiting:
+            done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
+            for task in done:
+                if not enough():
+                    waiting.add(pool.submit(records_of, seed, index, only, limit))
+                    index += 1
+                yield task.result()
+
+
+# ---------------------------------------------------------------------- what is shown
+
+
+def summary(records):
+    """Return the table of fits and failures per estimator, and a line for each failure."""
+    kinds = list(KINDS)
+    lines = ["| estimator | fits | solved | warned | refused | " + " | ".join(kinds) + " |"]
+    lines.append("|" + "---|" * (5 + len(kinds)))
+    for name in [*sorted({record["estimator"] for record in records}), "all"]:
+        own = [record for record in records if name in ("all", record["estimator"])]
+        outcomes = collections.Counter(record["outcome"] for record in own)
+        failures = collections.Counter(kind for record in own for kind in {kind for kind, _ in record["failures"]})
+        cells = [name, len(own), *(outcomes[key] for key in ("solved", "warned", "refused"))]
+        lines.append("| " + " | ".join(map(str, [*cells, *(failures[kind] for kind in kinds)])) + " |")
+    lines.append("")
+    for kind, meaning in KINDS.items():
+        lines += [f"{kind}: {meaning}"]
+    failed = [record for record in records if record["failures"]]
+    lines.append("")
+    for record in failed:
+        kinds = ", ".join(sorted({kind for kind, _ in record["failures"]}))
+        lines.append(
+            f"python -m benchmarks.fuzz --case {record['case']}  # {record['estimator']} {record['variant']}: {kinds}"
+        )
+    return "\n".join(lines)
+
+
+def show_case(seed, index, only=None, limit=60.0):
+    """Print everything about one case."""
+    case = draw(seed, index, only)
+    print(case.story)
+    print(f"{case.name}({', '.join(f'{key}={value!r}' for key, value in case.parameters.items())})")
+    print(f"weights: {'none' if case.weights is None else np.round(case.weights[:10], 3)}, benign: {case.benign}")
+    for fit in run_case(case, limit):
+        gap = getattr(fit.inner, "duality_gap_", None) if fit.model is not None else None
+        objective = getattr(fit.inner, "objective_", None) if fit.model is not None else fit.error
+        print(f"- {fit.variant.label} {fit.variant.form}: {fit.outcome}, {fit.seconds:.3f} s, {objective}, gap {gap}")
+        for kind, text in fit.failures:
+            print(f"    {kind}: {text}")
+
+
+def _arguments():
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("--fits", type=int, default=1000, help="fits to make (default 1000)")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=np.inf, help="time after which to stop")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--only", help="estimators whose names begin so")
+    parser.add_argument("--limit", type=float, default=60.0, help="seconds a fit may take (default 60)")
+    parser.add_argument("--out", help="file for one line of JSON per fit")
+    parser.add_argument("--case", help="SEED:INDEX of one case to run again")
+    return parser.parse_args()
+
+
+def _commit():
+    found = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return found.stdout.strip() or "unknown"
+
+
+def main():
+    """Run what the command line asks for; return 1 if anything failed."""
+    options = _arguments()
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if options.case:
+        seed, index, *only = options.case.split(":")
+        show_case(int(seed), int(index), *only, limit=options.limit)
+        return 0
+    path = options.out or tempfile.mkstemp(prefix="fuzz-", suffix=".jsonl")[1]
+    with open(path, "w") as out:
+        records = run(options.seed, options.fits, options.seconds, options.jobs, options.only, out, options.limit)
+    note_slow(records, options.limit)
+    print(summary(records))
+    failed = sum(bool(record["failures"]) for record in records)
+    print(f"\n{len(records)} fits at commit {_commit()}, seed {options.seed}: {failed} with failures; all in {path}")
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

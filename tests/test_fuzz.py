@@ -1,0 +1,128 @@
+"""The fuzz of benchmarks/fuzz.py, in short: its oracles see what is wrong, and a hundred fits have nothing wrong."""
+
+import json
+
+import numpy as np
+import pytest
+
+import margindist
+from benchmarks import fuzz
+from benchmarks.fuzz_cases import SHARES, Case, Variant, draw
+from benchmarks.fuzz_checks import Fit, run_case
+from benchmarks.fuzz_oracles import LONG, Problem, _eliminate, ldm, points, reference
+
+
+def kinds(fits):
+    return {kind for fit in fits for kind, _ in fit.failures}
+
+
+@pytest.fixture
+def case():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 3))
+    y = (X[:, 0] + 0.5 * rng.standard_normal(30) > 0).astype(int)
+    parameters = {"C": 1.0, "lambda1": 0.5, "lambda2": 0.5, "fit_intercept": True, "kernel": "linear"}
+    variants = [Variant("auto", "dense", {"solver": "auto"}), Variant("block", "dense", {"solver": "block"})]
+    return Case("LDMClassifier", X, y, None, parameters, variants, True, "")
+
+
+def test_a_number_gives_the_same_case_again():
+    first, second = draw(3, 14), draw(3, 14)
+    assert first.name == second.name and first.parameters == second.parameters
+    assert np.array_equal(first.X, second.X) and np.array_equal(first.y, second.y)
+
+
+def test_every_classifier_has_its_share():
+    assert set(SHARES) == {name for name in margindist.__all__ if "Classifier" in name}
+
+
+def test_oracle_agrees_with_a_generic_solver(case):
+    (fit, _) = run_case(case)
+    problem = Problem(case.X, case.y, None, case.parameters)
+    (signs,) = problem.signs()
+    ours = ldm(problem, points(problem, fit.model)[0], signs)
+    best = ldm(problem, reference(problem, "LDMClassifier", signs), signs)
+    assert best.value <= ours.value <= best.value * (1 + 1.1e-4)
+    assert float(ours.value) == pytest.approx(fit.model.objective_, rel=1e-12)
+
+
+def test_elimination_in_long_double():
+    rng = np.random.default_rng(0)
+    A, x = rng.standard_normal((20, 20)).astype(LONG), rng.standard_normal(20).astype(LONG)
+    assert np.abs(_eliminate(A, A @ x) - x).max() < 1e-15
+
+
+def spoiled(monkeypatch, **changes):
+    """Make every fit return a model with some of its attributes changed."""
+    honest = margindist.LDMClassifier.fit
+
+    def fit(self, *args, **kwargs):
+        honest(self, *args, **kwargs)
+        for name, change in changes.items():
+            setattr(self, name, change(getattr(self, name)))
+        return self
+
+    monkeypatch.setattr(margindist.LDMClassifier, "fit", fit)
+
+
+@pytest.mark.parametrize(
+    ("changes", "kind"),
+    [
+        ({"objective_": lambda value: value * 1.001}, "value"),
+        ({"coef_": lambda value: value * 1.1, "intercept_": lambda value: value * 1.1}, "value"),
+        ({"duality_gap_": lambda value: 1.0}, "silent"),
+        ({"coef_": lambda value: value * np.nan}, "nan"),
+        ({"objective_": lambda value: value * 1.001, "duality_gap_": lambda value: 1e-6}, "certificate"),
+    ],
+)
+def test_what_is_wrong_is_seen(case, monkeypatch, changes, kind):
+    assert not kinds(run_case(case))
+    spoiled(monkeypatch, **changes)
+    assert kind in kinds(run_case(case))
+
+
+def test_errors_must_be_sentences_of_ours(case, monkeypatch):
+    def fit(self, *args, **kwargs):
+        raise IndexError("index 3 is out of bounds")
+
+    monkeypatch.setattr(margindist.LDMClassifier, "fit", fit)
+    assert kinds(run_case(case)) == {"message", "unsolved"}
+
+
+def test_false_refusals_are_seen(case, monkeypatch):
+    def fit(self, *args, **kwargs):
+        raise ValueError("LDMClassifier: the training data are not separable.")
+
+    y = (case.X[:, 0] > 0).astype(int)
+    case.X[:, 0] += np.where(y, 1.0, -1.0)
+    monkeypatch.setattr(margindist.LDMClassifier, "fit", fit)
+    assert kinds(run_case(case._replace(y=y))) == {"refusal"}
+
+
+def test_a_fit_without_end_is_stopped(case, monkeypatch):
+    def fit(self, *args, **kwargs):
+        while True:
+            pass
+
+    monkeypatch.setattr(margindist.LDMClassifier, "fit", fit)
+    assert Fit(case, case.variants[0], limit=0.05).failures == [("time", "still running after 0.05 s")]
+
+
+def test_slow_fits_are_repeated_before_they_count(monkeypatch):
+    record = {"case": "0:0", "estimator": "LDMClassifier", "variant": "auto", "kernel": "linear", "shape": [10, 3, 2],
+              "outcome": "solved"}  # fmt: skip
+    records = [record | {"seconds": 0.001, "failures": []} for _ in range(20)]
+    records += [record | {"seconds": 5.0, "failures": []}, record | {"seconds": 4.0, "failures": []}]
+    times = iter([5.0, 0.002])
+    monkeypatch.setattr(fuzz, "_repeat", lambda record, limit: next(times))
+    fuzz.note_slow(records)
+    assert [len(record["failures"]) for record in records] == [0] * 20 + [1, 0]
+
+
+def test_every_fit_is_a_line_and_in_the_table(tmp_path):
+    with open(tmp_path / "fits.jsonl", "w") as out:
+        records = fuzz.run(seed=0, fits=5, only="MAM", out=out)
+    lines = (tmp_path / "fits.jsonl").read_text().splitlines()
+    assert [json.loads(line)["case"] for line in lines] == [record["case"] for record in records]
+    assert len(records) >= 5
+    assert f"| all | {len(records)} |" in fuzz.summary(records)
