@@ -256,11 +256,23 @@ def test_best_round_is_kept_under_the_frozen_rule():
     assert model.stop_reason_ == "no longer improves"
 
 
-def test_a_round_cut_short_is_not_kept_under_the_frozen_rule():
+def test_a_round_cut_short_is_kept_if_it_is_the_best():
     X, y = load_digits(return_X_y=True)
-    model = ODMClassifier(2.0**20, 0.8, 0.2, outer="frozen", max_iter=70).fit(X[:300] / 16.0, y[:300])
-    assert model.stop_reason_ == "iteration limit" and model.duality_gap_ <= 1e-3
-    assert model.objective_history_[-1] < model.objective_ == model.objective_history_[:-1].min()
+    model = ODMClassifier(2.0**20, 0.8, 0.2, outer="frozen", max_iter=70)
+    with pytest.warns(ConvergenceWarning, match="iteration limit"):
+        model.fit(X[:300] / 16.0, y[:300])
+    assert model.stop_reason_ == "iteration limit" and model.duality_gap_ > 1e-3
+    assert model.objective_ == model.objective_history_.min() == model.objective_history_[-1]
+
+
+@pytest.mark.parametrize("max_iter", [5, 20, 60])
+@pytest.mark.parametrize("outer", ["frozen", "concave"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_best_round_of_the_history_is_kept_whatever_the_limit(outer, max_iter, rng):
+    X, y = rng.standard_normal((90, 6)), rng.integers(0, 4, 90)
+    for lam in (1.0, 2.0**10, 2.0**20):
+        model = ODMClassifier(lam, 0.8, 0.2, outer=outer, max_iter=max_iter).fit(X, y)
+        assert model.objective_ == model.objective_history_.min()
 
 
 def test_rounds_that_fall_far_end_early(monkeypatch):

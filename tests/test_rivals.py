@@ -1,5 +1,7 @@
 """MDO, KM-OMD and FMM: solvers against generic ones, theorems, limits."""
 
+import warnings
+
 import cvxpy as cp
 import numpy as np
 import pytest
@@ -83,6 +85,34 @@ def test_without_a_price_it_is_the_hard_margin_svm():
     assert_allclose(scale * model.coef_, svm.coef_, rtol=1e-3)
     assert_allclose(scale * model.intercept_, svm.intercept_, atol=1e-3 * scale)
     assert_allclose(model.objective_**0.5 / 2, 1 / np.linalg.norm(svm.coef_), rtol=1e-4)
+
+
+def gaussian_halves(seed):
+    rng = np.random.default_rng(seed)
+    m, d = rng.integers(6, 200), rng.integers(1, 60)
+    X = rng.standard_normal((m, d))
+    y = np.where(X[:, 0] > 0, 1.0, -1.0)
+    y[:2] = -1.0, 1.0
+    return X, y
+
+
+@pytest.mark.parametrize("seed", [63, 103, 143])
+def test_without_a_price_digits_suffice_for_ordinary_data(seed):
+    X, y = gaussian_halves(seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = KOMDClassifier(lam=0.0).fit(X, y)
+    margin = 0.5 * np.sqrt(model.objective_)
+    centred = np.column_stack([X, np.ones(len(X))])
+    w = np.append(model.coef_, model.intercept_) / np.linalg.norm(model.coef_)
+    assert_allclose((y * (centred @ w)).min(), margin, rtol=1e-5)
+
+
+def test_where_digits_do_not_suffice_the_best_iterate_is_kept():
+    X, y = gaussian_halves(29)  # the hulls are 4e-4 of the data's length apart
+    found = [simplex_qp.solve(as_rows(X), y, np.ones(len(y)), 0.0, tol=tol) for tol in (1e-4, 1e-12)]
+    assert found[0].status == "optimal" and found[1].status == "stalled"
+    assert found[1].gap <= found[0].gap
 
 
 def test_with_a_high_price_it_is_the_difference_of_class_means():

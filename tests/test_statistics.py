@@ -49,6 +49,29 @@ def test_holm_by_hand():
     assert statistics.holm([0.9, 0.8]) == pytest.approx([1.0, 1.0])
 
 
+def test_holm_does_not_count_tests_that_could_not_be_made():
+    expected = [0.03, np.nan, 0.06, 0.06, np.nan]
+    np.testing.assert_allclose(statistics.holm([0.01, np.nan, 0.04, 0.03, np.nan]), expected)
+    assert np.isnan(statistics.holm([np.nan])).all() and statistics.holm([]).size == 0
+
+
+def test_scores_that_are_no_numbers_decide_nothing():
+    first, second = [0.1, np.nan, 0.3], [0.2, 0.2, 0.2]
+    missing = [
+        statistics.paired_t(first, second),
+        statistics.corrected_resampled_t(first, second, test_share=0.2),
+        statistics.wilcoxon(first, second),
+        statistics.welch((np.nan, 0.1, 3), (0.2, 0.1, 3)),
+        statistics.welch((np.nan, 0.0, 3), (0.2, 0.0, 3)),
+        statistics.paired_t([], []),
+        statistics.wilcoxon([], []),
+    ]
+    assert np.isnan(missing).all()
+    assert statistics.win_tie_loss([*missing, statistics.Comparison(1.0, 0.01)]) == (1, 0, 0)
+    table = [[0.1, 0.2, np.nan], [0.3, 0.2, 0.1], [0.2, 0.1, 0.3]]
+    assert np.isnan(statistics.average_ranks(table)).all() and np.isnan(statistics.friedman(table)).all()
+
+
 def test_ranks_and_friedman_against_scipy():
     scores = np.random.default_rng(1).random((12, 4))
     ranks = statistics.average_ranks(scores)

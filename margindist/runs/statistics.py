@@ -1,4 +1,8 @@
-"""Tests of significance: those the papers used, and those people expect today."""
+"""Tests of significance: those the papers used, and those people expect today.
+
+A score that is not a number makes a test's difference and p-value so too; such a test is neither won nor lost, and is
+not counted among the tests.
+"""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -18,9 +22,12 @@ class Comparison(NamedTuple):
 
     def verdict(self, alpha: float = 0.05) -> str:
         """Return ``"win"``, ``"tie"`` or ``"loss"`` of the first method at level `alpha`."""
-        if not self.p_value < alpha:  # not a number where every difference is zero
+        if not self.p_value < alpha:  # not a number where there is too little to test
             return "tie"
         return "win" if self.difference > 0 else "loss"
+
+
+_UNTESTED = Comparison(float("nan"), float("nan"))
 
 
 def paired_t(first: ArrayLike, second: ArrayLike) -> Comparison:
@@ -43,13 +50,23 @@ def corrected_resampled_t(first: ArrayLike, second: ArrayLike, *, test_share: fl
 
 def _t_of_differences(first, second, scale):
     differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
-    mean, n = float(differences.mean()), differences.size
-    if n < 2:
+    n = differences.size
+    if n == 0:
+        return _UNTESTED
+    mean = float(differences.mean())
+    if n == 1:
         return Comparison(mean, float("nan"))
     spread = np.sqrt(differences.var(ddof=1) * scale(n))
     if spread == 0.0:
-        return Comparison(mean, 1.0 if mean == 0.0 else 0.0)
+        return _without_spread(mean)
     return Comparison(mean, float(2.0 * stats.t.sf(abs(mean) / spread, n - 1)))
+
+
+def _without_spread(difference):
+    """Compare methods whose scores do not vary: any difference is certain."""
+    if np.isnan(difference):
+        return _UNTESTED
+    return Comparison(difference, 1.0 if difference == 0.0 else 0.0)
 
 
 def welch(
@@ -59,7 +76,7 @@ def welch(
     """Compare two means by Welch's test (MAMC), each given as (mean, standard deviation, number of splits)."""
     (mean1, std1, n1), (mean2, std2, n2) = first, second
     if std1 == std2 == 0.0:
-        return Comparison(mean1 - mean2, 1.0 if mean1 == mean2 else 0.0)
+        return _without_spread(mean1 - mean2)
     return Comparison(
         mean1 - mean2, float(stats.ttest_ind_from_stats(mean1, std1, n1, mean2, std2, n2, equal_var=False).pvalue)
     )
@@ -67,24 +84,30 @@ def welch(
 
 def win_tie_loss(comparisons: Sequence[Comparison], alpha: float = 0.05) -> tuple[int, int, int]:
     """Count the wins, ties and losses of the first method over data sets."""
-    verdicts = [comparison.verdict(alpha) for comparison in comparisons]
+    verdicts = [comparison.verdict(alpha) for comparison in comparisons if not np.isnan(comparison.p_value)]
     return verdicts.count("win"), verdicts.count("tie"), verdicts.count("loss")
 
 
 def wilcoxon(first: ArrayLike, second: ArrayLike) -> Comparison:
     """Compare two methods over data sets by Wilcoxon's signed-rank test (Demsar, 2006), a mean score a data set."""
     differences = np.round(np.asarray(first, dtype=float) - np.asarray(second, dtype=float), _DIGITS)
+    if differences.size == 0:
+        return _UNTESTED
     if not differences.any():
         return Comparison(0.0, 1.0)
     return Comparison(float(differences.mean()), float(stats.wilcoxon(differences).pvalue))
 
 
 def holm(p_values: ArrayLike) -> np.ndarray:
-    """Return p-values adjusted for the number of tests by Holm's step-down rule; each may be held against alpha."""
+    """Return p-values adjusted for the number of tests by Holm's step-down rule; each may be held against alpha.
+
+    A p-value that is not a number stands for a test that could not be made: it stays so and does not count.
+    """
     p_values = np.asarray(p_values, dtype=float)
-    order = np.argsort(p_values)
-    factors = np.arange(p_values.size, 0, -1)
-    adjusted = np.empty_like(p_values)
+    made = np.flatnonzero(~np.isnan(p_values))
+    order = made[np.argsort(p_values[made])]
+    factors = np.arange(order.size, 0, -1)
+    adjusted = np.full(p_values.shape, np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * factors), 1.0)
     return adjusted
 

@@ -11,9 +11,9 @@ Problem (Zhang & Zhou 2017, eq. 1), k weight vectors, margins γ_i = w_y·x_i �
 
 The second lies above the true ε_i and touches it at the last round's w, so such a round never increases the true
 objective; the first has no such guarantee. A concave round that has halved the objective ends there, for its upper side
-is then out of date; the last ones are solved to ``tol``. A frozen one that the limit of iterations cuts short is kept
-only if no other was solved. The first round has no upper side at all (which makes it the squared-hinge machine of
-Crammer and Singer), so that no class is preferred while all scores are zero.
+is then out of date; the last ones are solved to ``tol``. The round of the smallest true objective is kept, also where
+the limit of iterations cut it short. The first round has no upper side at all (which makes it the squared-hinge machine
+of Crammer and Singer), so that no class is preferred while all scores are zero.
 
 **Dual of a round.** With ζ_il ≥ 0 for l ≠ y, S_i = Σ_l ζ_il and β_i ≥ 0, w_l = Σ_i v_il x_i where
 
@@ -158,8 +158,7 @@ def solve(
             status = status if ways.n_iter >= max_iter else "settled"
             break
         history.append(true)
-        unfinished = not concave and gap > tol and best is not None and best.gap <= tol
-        if best is None or (true <= best.objective and not unfinished):
+        if best is None or true <= best.objective:
             best = Rounds(W[:, :k].T.copy(), blocks, true, gap, 0, "", np.array(history), opening)
         if report is not None and report(len(history), W[:, :k].T, true, gap):
             status = "stopped"

@@ -14,7 +14,8 @@ minimum.
 
 Mehrotra's predictor-corrector method follows ∇f(γ) − Eν = z, γ_i z_i = s_i μ (E the two class indicators) from equal
 weights on. Every iteration factorises 2Q + D, D = 2λ/s + z/γ: as it stands for a Gram matrix, by the columns, ½I +
-Z'D⁻¹Z, for rows Z of few columns.
+Z'D⁻¹Z, for rows Z of few columns. Near a solution with λ = 0 the matrix becomes singular, for D vanishes on the d + 1
+rows that share the weight; there ρEE' is added to it, which changes no step, because steps keep the sums E'γ.
 """
 
 from typing import NamedTuple
@@ -28,6 +29,8 @@ from margindist.solvers._solution import Status, conclude
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _NEGLIGIBLE = (1e-3, 1e-5, 1e-7, 0.0)  # shares of the largest entry below which entries become zero, if the gap allows
 _NO_DISTANCE = 1e-10  # squared distance, relative to the data, that counts as none
+_PATIENCE = 5  # iterations without a smaller gap after which rounding is taken to be all that is left
+_VANISHING = 1e-6  # entries of D below this share of Q's size, beside which rounding of Q counts
 
 
 class HullPoints(NamedTuple):
@@ -65,8 +68,8 @@ def solve(data, signs, weights, lam, *, tol=1e-6, max_iter=100, report=None):
     -------
     HullPoints
     """
-    quadratic = (_GramMatrix if isinstance(data, np.ndarray) else _FewColumns)(data, signs)
     classes = np.column_stack([signs > 0, signs < 0]).astype(float)
+    quadratic = (_GramMatrix if isinstance(data, np.ndarray) else _FewColumns)(data, signs, classes)
     gamma, n_iter, ended = _minimise(quadratic, classes, weights, lam, tol, max_iter, report)
     for share in _NEGLIGIBLE:
         kept = np.where(gamma > share * (classes @ (classes * gamma[:, None]).max(axis=0)), gamma, 0.0)
@@ -91,43 +94,54 @@ def _certify(gamma, image, classes, weights, lam):
 
 
 def _minimise(quadratic, classes, weights, lam, tol, max_iter, report):
-    """Follow the central path; return γ, iterations and how it ended."""
+    """Follow the central path; return the best certified γ, iterations and how it ended."""
     gamma = weights / (classes @ (classes.T @ weights))
-    image = quadratic.apply(gamma)
-    slope = 2.0 * (image + lam * gamma / weights)
+    slope = 2.0 * (quadratic.apply(gamma) + lam * gamma / weights)
     spread = max(slope.max() - slope.min(), 1e-3 * np.abs(slope).max(), np.finfo(float).tiny)
     nu = np.array([slope[of_class > 0].min() for of_class in classes.T]) - spread
     z = slope - classes @ nu
-    total = weights.sum()
+    best, best_distance, best_at = gamma, np.inf, 0
     for k in range(1, max_iter + 1):
-        solver = quadratic.factorise(2.0 * lam / weights + z / gamma)
-        toward = solver(classes)
-        inner = classes.T @ toward
-
-        def direction(target, solver=solver, toward=toward, inner=inner, gamma=gamma, z=z, nu=nu, slope=slope):
-            """Solve for the step that makes the products γz equal to ``target``."""
-            free = solver(classes @ nu - slope + target / gamma)
-            d_nu = np.linalg.solve(inner, 1.0 - classes.T @ gamma - classes.T @ free)
-            d_gamma = free + toward @ d_nu
-            return d_gamma, d_nu, target / gamma - z - z / gamma * d_gamma
-
-        mu = gamma @ z / total
-        d_gamma, _, d_z = direction(np.zeros(len(gamma)))
-        reach = min(_reach(gamma, d_gamma), 1.0), min(_reach(z, d_z), 1.0)
-        ahead = (gamma + reach[0] * d_gamma) @ (z + reach[1] * d_z) / total
-        d_gamma, d_nu, d_z = direction((ahead / mu) ** 3 * mu * weights - d_gamma * d_z)
+        try:
+            d_gamma, d_nu, d_z = _direction(quadratic, classes, weights, lam, gamma, nu, z, slope)
+        except np.linalg.LinAlgError:  # near a solution with lam = 0 rounding may leave a singular matrix
+            return best, k, "stalled"
         length = min(1.0, _SHORTEN * min(_reach(gamma, d_gamma), _reach(z, d_z)))
-        if not np.isfinite(length):
-            return gamma, k, Status.STALLED
         gamma, z, nu = gamma + length * d_gamma, z + length * d_z, nu + length * d_nu
         image = quadratic.apply(gamma)
         slope = 2.0 * (image + lam * gamma / weights)
         value, gap = _certify(gamma, image, classes, weights, lam)
+        if gap * value < best_distance:  # absolute: where hulls overlap, the relative gap grows while the value falls
+            best, best_distance, best_at = gamma, gap * value, k
         if report is not None and report(k, gamma, value, gap):
             return gamma, k, Status.STOPPED
         if gap <= 0.1 * tol or value <= _NO_DISTANCE * quadratic.size:
-            return gamma, k, Status.STALLED
-    return gamma, k, Status.ITERATION_LIMIT
+            return gamma, k, Status.STALLED  # the caller's certificate makes it better than that
+        if k - best_at >= _PATIENCE or not np.isfinite(gap):
+            return best, k, Status.STALLED
+    return best, k, Status.ITERATION_LIMIT
+
+
+def _direction(quadratic, classes, weights, lam, gamma, nu, z, slope):
+    """Return Mehrotra's step of γ, ν and z."""
+    solver = quadratic.factorise(2.0 * lam / weights + z / gamma)
+    toward = solver(classes)
+    inner = classes.T @ toward
+
+    def step(target):
+        """Solve for the step that makes the products γz equal to ``target``."""
+        free = solver(classes @ nu - slope + target / gamma)
+        d_nu = np.linalg.solve(inner, 1.0 - classes.T @ gamma - classes.T @ free)
+        d_gamma = free + toward @ d_nu
+        return d_gamma, d_nu, target / gamma - z - z / gamma * d_gamma
+
+    total = weights.sum()
+    mu = gamma @ z / total
+    d_gamma, _, d_z = step(np.zeros(len(gamma)))
+    ahead_gamma = gamma + min(_reach(gamma, d_gamma), 1.0) * d_gamma
+    ahead_z = z + min(_reach(z, d_z), 1.0) * d_z
+    ahead = ahead_gamma @ ahead_z / total
+    return step((ahead / mu) ** 3 * mu * weights - d_gamma * d_z)
 
 
 def _reach(values, step):
@@ -139,17 +153,20 @@ def _reach(values, step):
 class _GramMatrix:
     """Q from a Gram matrix."""
 
-    def __init__(self, values, signs):
+    def __init__(self, values, signs, classes):
         self.matrix = signs[:, None] * values * signs
+        self.classes = classes
         self.size = values.diagonal().max()
 
     def apply(self, gamma):
         return self.matrix @ gamma
 
     def factorise(self, diagonal):
-        """Return what solves with ``2Q + diag``."""
+        """Return what solves with ``2Q + ρEE' + diag``."""
         whole = 2.0 * self.matrix
         whole.flat[:: len(whole) + 1] += diagonal
+        if diagonal.min() < _VANISHING * self.size:
+            whole += 2.0 * self.size * (self.classes @ self.classes.T)
         factor = cho_factor(whole, lower=True, overwrite_a=True, check_finite=False)
         return lambda right: cho_solve(factor, right, check_finite=False)
 
@@ -157,8 +174,8 @@ class _GramMatrix:
 class _FewColumns:
     """Q from rows."""
 
-    def __init__(self, rows, signs):
-        self.rows, self.signs = rows, signs
+    def __init__(self, rows, signs, classes):
+        self.rows, self.signs, self.classes = rows, signs, classes
         self.every = np.arange(n_rows(rows))
         squares(rows, lengths := np.empty(len(signs)))
         self.size = lengths.max()
@@ -174,15 +191,37 @@ class _FewColumns:
         return self.signs * out
 
     def factorise(self, diagonal):
-        """Return what solves with ``2Q + diag``, by the Woodbury identity."""
-        inner = gram(self.rows, self.every, 1.0 / diagonal)
+        """Return what solves with ``2Q + ρEE' + diag``, by the Woodbury identity.
+
+        ``½ρEE'`` is what two more columns add to Q. Where the diagonal vanishes, the identity subtracts nearly equal
+        numbers; two steps of iterative refinement bring the lost digits back.
+        """
+        vanishing = diagonal.min() < _VANISHING * self.size
+        more = np.sqrt(self.size) * self.classes if vanishing else self.classes[:, :0]
+        d, scales = n_columns(self.rows), 1.0 / diagonal
+
+        def combine(gamma):
+            return np.concatenate([self._combine(gamma), more.T @ gamma])
+
+        def images(w):
+            return self._images(w[:d]) + more @ w[d:]
+
+        inner = np.zeros((d + more.shape[1], d + more.shape[1]))
+        inner[:d, :d] = gram(self.rows, self.every, scales)
+        for k, column in enumerate(more.T, start=d):
+            inner[k] = combine(scales * column)
         inner.flat[:: len(inner) + 1] += 0.5
         factor = cho_factor(inner, lower=True, check_finite=False)
 
+        def rough(right):
+            return scales * (right - images(cho_solve(factor, combine(scales * right), check_finite=False)))
+
         def solver(right):
-            scaled = (right.T / diagonal).T
-            if right.ndim == 1:
-                return scaled - self._images(cho_solve(factor, self._combine(scaled))) / diagonal
-            return np.column_stack([solver(column) for column in right.T])
+            if right.ndim == 2:
+                return np.column_stack([solver(column) for column in right.T])
+            found = rough(right)
+            for _ in range(2 if vanishing else 0):
+                found += rough(right - 2.0 * images(combine(found)) - diagonal * found)
+            return found
 
         return solver
