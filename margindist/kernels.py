@@ -33,7 +33,6 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.linalg import eigh, eigh_tridiagonal, eigvalsh, solve_triangular
 from scipy.linalg.lapack import dpstrf
-from sklearn.metrics.pairwise import pairwise_kernels
 
 __all__ = [
     "KERNELS",
@@ -54,14 +53,6 @@ __all__ = [
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 
-# The parameters each named kernel takes.
-_PARAMETERS = {
-    "linear": (),
-    "rbf": ("gamma",),
-    "poly": ("gamma", "degree", "coef0"),
-    "sigmoid": ("gamma", "coef0"),
-}
-
 
 class Kernel(NamedTuple):
     """A kernel function, plus ``bias``: the square of a constant feature, added to every value.
@@ -78,16 +69,26 @@ class Kernel(NamedTuple):
 
     def __call__(self, X, Y):
         """Return the matrix of kernel values between the rows of ``X`` and of ``Y``, always float64."""
-        if self.name == "precomputed":
-            values = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
-        elif callable(self.name):
-            values = np.asarray(self.name(X, Y), dtype=np.float64)
-        else:
-            parameters = {name: getattr(self, name) for name in _PARAMETERS[self.name]}
-            values = np.asarray(pairwise_kernels(X, Y, metric=self.name, **parameters), dtype=np.float64)
-        if self.bias:
-            values = values + self.bias
-        return values
+        return self.against(Y)(X)
+
+    def against(self, Y):
+        """Return the function of X that gives its rows' kernel values with those of ``Y``; Y is prepared once."""
+        if self.is_given:
+            return lambda X: self._given(X, Y)
+        sparse = _is_sparse_enough(Y)
+        centre = _centre(self, Y, sparse)
+        right = _prepare(self, Y, centre, sparse)
+        return lambda X: _values(self, _prepare(self, X, centre, sparse), right)
+
+    @property
+    def is_given(self):
+        """Whether the values come from the user, as a matrix or by a function of theirs."""
+        return callable(self.name) or self.name == "precomputed"
+
+    def _given(self, X, Y):
+        values = self.name(X, Y) if callable(self.name) else X
+        values = values.toarray() if sp.issparse(values) else values
+        return np.asarray(values, dtype=np.float64) + (self.bias or 0.0)
 
 
 def gamma_per_feature(text):
@@ -140,70 +141,168 @@ def _square_distances(X, centre):
 
 _STRIP = 256  # rows of the Gram matrix evaluated at a time
 _DENSE_FROM = 0.05  # share of non-zeros from which on dense products of sparse rows are faster
+_SAFE = 8.0  # γ(‖x‖² + ‖x'‖²) up to which an inner product leaves no more than a few rounding errors in a distance
+_LOST = 1e-14  # of γ(‖x‖² + ‖x'‖²): more than an inner product loses of γ‖x − x'‖²
+
+
+class _Rows(NamedTuple):
+    """Rows ready for products with others, as float64."""
+
+    # CSR, or an array: for the RBF kernel of centred rows x with two more entries, 1 and −γ‖x‖²
+    values: Any
+    squares: np.ndarray | None = None  # γ‖x‖², RBF kernel only
+    given: Any = None  # RBF kernel only: the rows as they were, for a centre far away costs differences their digits
+
+    def part(self, which):
+        return _Rows(*(None if entry is None else entry[which] for entry in self))
+
+
+def _is_sparse_enough(X):
+    return sp.issparse(X) and X.nnz < _DENSE_FROM * X.shape[0] * X.shape[1]
+
+
+def _centre(kernel, X, sparse):
+    """Return what to subtract from all rows: distances do not mind, rounding does. None where rows stay sparse."""
+    if kernel.name != "rbf" or sparse:
+        return None
+    return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
+
+
+def _prepare(kernel, X, centre, sparse):
+    if sparse:
+        values = sp.csr_matrix(X, dtype=np.float64)
+        if not values.has_canonical_format:
+            values = values.copy()
+            values.sum_duplicates()
+        if kernel.name != "rbf":
+            return _Rows(values)
+        return _Rows(values, kernel.gamma * np.asarray(values.multiply(values).sum(axis=1)).ravel(), values)
+    values = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
+    if kernel.name != "rbf":
+        return _Rows(values)
+    centred = values - centre
+    squares = kernel.gamma * np.einsum("ij,ij->i", centred, centred)
+    return _Rows(np.hstack([centred, np.ones((len(values), 1)), -squares[:, None]]), squares, values)
+
+
+def _values(kernel, left, right):
+    """Return the kernel values between prepared rows, written by one matrix product and operations in place."""
+    if kernel.name == "rbf":
+        values = _exponents(kernel.gamma, left, right)
+        np.exp(values, out=values)
+    else:
+        values = left.values @ right.values.T
+        values = values.toarray() if sp.issparse(values) else values
+        _apply(kernel, values)
+    if kernel.bias:
+        values += kernel.bias
+    return values
+
+
+def _apply(kernel, values):
+    """Turn inner products into values of a kernel that is a function of them, in place."""
+    if kernel.name == "linear":
+        return
+    values *= kernel.gamma
+    values += kernel.coef0
+    if kernel.name == "sigmoid":
+        np.tanh(values, out=values)
+    else:
+        np.power(values, kernel.degree, out=values)
+
+
+def _exponents(gamma, left, right):
+    """Return −γ‖x − x'‖² for all pairs.
+
+    An inner product of rows leaves an error of some ε γ(‖x‖² + ‖x'‖²), which is a relative error of the kernel value.
+    Pairs of which that is too much, near beside their distance from the centre, are computed again by differences.
+    """
+    if sp.issparse(right.values):
+        exponents = (left.values @ right.values.T).toarray()
+        exponents *= 2.0 * gamma
+        exponents -= left.squares[:, None]
+        exponents -= right.squares
+    else:
+        rows = left.values
+        rows = np.hstack([2.0 * gamma * rows[:, :-2], rows[:, -1:], rows[:, -2:-1]])
+        exponents = rows @ right.values.T
+    largest = right.squares.max(initial=0.0)
+    if not left.squares.max(initial=0.0) + largest <= _SAFE:  # nan and infinity are not safe either
+        if sp.issparse(right.values):
+            parts = [(rows.given.data, rows.given.indices, rows.given.indptr) for rows in (left, right)]
+            _sparse_differences(gamma, *parts[0], *parts[1], left.squares, right.squares, largest, exponents)
+        else:
+            _differences(gamma, left.given, right.given, left.squares, right.squares, largest, exponents)
+    return np.minimum(exponents, 0.0, out=exponents)
+
+
+@njit(cache=True, nogil=True)
+def _is_doubtful(exponent, size, depth):
+    """Tell whether the error of an exponent shows in its kernel value."""
+    return size > _SAFE and not exponent + _LOST * size < depth
+
+
+@njit(cache=True, nogil=True)
+def _differences(gamma, X, Y, x_squares, y_squares, largest, exponents):
+    for i in range(len(X)):
+        if x_squares[i] + largest <= _SAFE:
+            continue
+        depth, x = -np.log(x_squares[i] + largest), X[i]
+        for j in range(len(Y)):
+            if _is_doubtful(exponents[i, j], x_squares[i] + y_squares[j], depth):
+                y, total = Y[j], 0.0
+                for k in range(len(x)):
+                    total += (x[k] - y[k]) ** 2
+                exponents[i, j] = -gamma * total
+
+
+@njit(cache=True, nogil=True)
+def _sparse_differences(
+    gamma, x_data, x_indices, x_indptr, y_data, y_indices, y_indptr, x_squares, y_squares, largest, exponents
+):
+    for i in range(len(x_squares)):
+        if x_squares[i] + largest <= _SAFE:
+            continue
+        depth = -np.log(x_squares[i] + largest)
+        for j in range(len(y_squares)):
+            if not _is_doubtful(exponents[i, j], x_squares[i] + y_squares[j], depth):
+                continue
+            p, p_end, q, q_end = x_indptr[i], x_indptr[i + 1], y_indptr[j], y_indptr[j + 1]
+            total = 0.0
+            while p < p_end or q < q_end:
+                if q == q_end or (p < p_end and x_indices[p] < y_indices[q]):
+                    difference = x_data[p]
+                    p += 1
+                elif p == p_end or y_indices[q] < x_indices[p]:
+                    difference = y_data[q]
+                    q += 1
+                else:
+                    difference = x_data[p] - y_data[q]
+                    p += 1
+                    q += 1
+                total += difference**2
+            exponents[i, j] = -gamma * total
 
 
 class _Pairs:
-    """Kernel values between training rows, written by one matrix product and operations in place."""
+    """Kernel values between training rows."""
 
     def __init__(self, X, kernel):
         self.X, self.kernel = X, kernel
         self.n = X.shape[0]
-        self.plain = callable(kernel.name) or kernel.name == "precomputed"
-        if self.plain:
-            return
-        self.sparse = sp.issparse(X) and X.nnz < _DENSE_FROM * X.shape[0] * X.shape[1]
-        if self.sparse:
-            self.right = sp.csr_matrix(X, dtype=np.float64)
-        else:
-            self.right = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
-        if kernel.name != "rbf":
-            return
-        if self.sparse:
-            self.squares = kernel.gamma * np.asarray(self.right.multiply(self.right).sum(axis=1)).ravel()
-        else:
-            # −γ‖x − x'‖² as one inner product of rows with two more entries; distances do not mind the centring,
-            # rounding does.
-            centred = self.right - self.right.mean(axis=0)
-            squares = kernel.gamma * np.einsum("ij,ij->i", centred, centred)[:, None]
-            self.right = np.hstack([centred, np.ones((self.n, 1)), -squares])
+        if not kernel.is_given:
+            sparse = _is_sparse_enough(X)
+            self.rows = _prepare(kernel, X, _centre(kernel, X, sparse), sparse)
 
     def __call__(self, which, others=slice(None)):
-        """Return the values between the rows ``which`` and ``others``, which may be slices."""
-        kernel = self.kernel
-        if kernel.name == "precomputed":
+        """Return the values between the rows ``which`` and ``others``, which may be slices; a new array."""
+        if callable(self.kernel.name):
+            return self.kernel(self.X[which], self.X[others])
+        if self.kernel.name == "precomputed":
             values = self.X[which][:, others]
             values = values.toarray() if sp.issparse(values) else values
-            return np.array(values, dtype=np.float64) + kernel.bias
-        if callable(kernel.name):
-            return kernel(self.X[which], self.X[others])
-        values = self._products(which, others)
-        if kernel.name == "rbf":
-            np.minimum(values, 0.0, out=values)
-            np.exp(values, out=values)
-        elif kernel.name in ("poly", "sigmoid"):
-            values *= kernel.gamma
-            values += kernel.coef0
-            if kernel.name == "sigmoid":
-                np.tanh(values, out=values)
-            else:
-                np.power(values, kernel.degree, out=values)
-        if kernel.bias:
-            values += kernel.bias
-        return values
-
-    def _products(self, which, others):
-        """Return inner products, for the RBF kernel its exponents."""
-        if self.sparse:
-            values = (self.right[which] @ self.right[others].T).toarray()
-            if self.kernel.name == "rbf":
-                values *= 2.0 * self.kernel.gamma
-                values -= self.squares[which][:, None]
-                values -= self.squares[others]
-            return values
-        left = self.right[which]
-        if self.kernel.name == "rbf":
-            left = np.hstack([2.0 * self.kernel.gamma * left[:, :-2], left[:, -1:], left[:, -2:-1]])
-        return left @ self.right[others].T
+            return np.array(values, dtype=np.float64) + self.kernel.bias
+        return _values(self.kernel, self.rows.part(which), self.rows.part(others))
 
     def diagonal(self):
         """Return the kernel values of each row with itself."""
@@ -214,11 +313,10 @@ class _Pairs:
             return np.full(self.n, 1.0 + kernel.bias)
         if callable(kernel.name):
             return np.array([self(slice(i, i + 1), slice(i, i + 1))[0, 0] for i in range(self.n)])
-        right = self.right
-        values = np.asarray(right.multiply(right).sum(axis=1)).ravel() if self.sparse else (right**2).sum(axis=1)
-        if kernel.name != "linear":
-            values = kernel.gamma * values + kernel.coef0
-            values = np.tanh(values) if kernel.name == "sigmoid" else values**kernel.degree
+        rows = self.rows.values
+        squares = rows.multiply(rows).sum(axis=1) if sp.issparse(rows) else np.einsum("ij,ij->i", rows, rows)
+        values = np.array(squares).ravel()
+        _apply(kernel, values)
         return values + kernel.bias
 
     def strips(self, height):
@@ -299,7 +397,7 @@ class CachedGram:
     X : ndarray or CSR of shape (n, n_features)
     kernel : Kernel
     max_bytes : int
-        Most memory to take, beside one float64 copy of ``X``; never less than a few rows take.
+        Most memory to take, beside two float64 copies of ``X``; never less than a few rows take.
     """
 
     def __init__(self, X, kernel, max_bytes):

@@ -18,6 +18,7 @@ from margindist.kernels import (
     partial_cholesky,
     resolve_gamma,
 )
+from margindist.objectives import ODM
 
 
 def cosine(X, Y):
@@ -65,6 +66,55 @@ def test_providers_agree_with_the_kernel(X, kernel, rng):
             gram.add_columns(which, coef, out := np.ones(300))
             np.testing.assert_allclose(out, 1.0 + expected[:, which] @ coef, **close)
     assert isinstance(gram, FullGram)
+
+
+def exact_rbf(X, gamma):
+    X = X.astype(np.longdouble)
+    return np.exp(-gamma * ((X[:, None] - X) ** 2).sum(axis=2)).astype(np.float64)
+
+
+AWKWARD_ROWS = {
+    "badly scaled columns": lambda rng: (np.round(rng.standard_normal((60, 4)), 1) * [1e7, 1.0, 1.0, 1e-3], 1.0),
+    "far from zero": lambda rng: (rng.standard_normal((60, 3)) + 1e8, 0.5),
+    "large gamma, near rows": lambda rng: (
+        np.repeat(rng.standard_normal((20, 2)), 3, axis=0) + 1e-5 * rng.random((60, 2)),
+        1e9,
+    ),
+    "one row far away": lambda rng: (np.vstack([rng.standard_normal((59, 3)), [[1e13, 0.0, 0.0]]]), 0.3),
+    "squares that overflow": lambda rng: (rng.standard_normal((60, 2)) * 1e150, 1e20),
+}
+
+
+@pytest.mark.parametrize("name", AWKWARD_ROWS)
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_rbf_values_keep_their_digits(name, sparse, rng):
+    X, gamma = AWKWARD_ROWS[name](rng)
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = exact_rbf(X, gamma)
+        if sparse:
+            X = sp.csr_matrix(np.hstack([X, np.zeros((60, 100))]))
+        kernel = Kernel("rbf", gamma=gamma)
+        for values in (kernel(X, X), gram_matrix(X, kernel).whole().values, kernel(X, X[:7])):
+            np.testing.assert_allclose(values, expected[:, : values.shape[1]], rtol=1e-13, atol=1e-15)
+
+
+def test_scores_of_the_training_rows_give_the_objective(rng):
+    X = np.round(rng.standard_normal((80, 3)), 1) * [1e7, 1.0, 1.0]
+    y = np.where(rng.random(80) < 0.5, -1, 1)
+    model = ODMClassifier(2**14, kernel="rbf", gamma=3.0, fit_intercept=False, tol=1e-6).fit(X, y)
+    alpha = np.zeros(80)
+    alpha[model.support_] = model.dual_coef_[0]
+    scores = model.decision_function(X)
+    value = ODM(2.0**14, 0.4, 0.2).value(alpha @ scores, y * scores, np.ones(80))
+    assert value == pytest.approx(model.objective_, rel=1e-9)
+
+
+def test_unsorted_sparse_rows_score_as_sorted_ones(rng):
+    X = sp.random(60, 200, density=0.03, format="csr", random_state=0) * 100.0
+    order = np.concatenate([np.arange(a, b)[::-1] for a, b in zip(X.indptr[:-1], X.indptr[1:])])
+    unsorted = sp.csr_matrix((X.data[order], X.indices[order], X.indptr), shape=X.shape)
+    kernel = Kernel("rbf", gamma=1.0)
+    np.testing.assert_allclose(kernel(unsorted, X), kernel(X, X), rtol=1e-14)
 
 
 def test_precomputed_values_are_not_copied(rng):

@@ -464,11 +464,11 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             return X[:, self.support_] @ self.dual_coef_.T + self.intercept_
         if not len(self.support_):  # no row tells the classes apart, and kernels take no empty arrays
             return np.tile(self.intercept_, (X.shape[0], 1))
-        block = max(1, 2**24 // len(self.support_))  # kernel values of at most 128 MB at a time
-        parts = [
-            self.kernel_(X[start : start + block], self.support_vectors_) @ self.dual_coef_.T
-            for start in range(0, X.shape[0], block)
-        ]
+        values = self.kernel_.against(self.support_vectors_)
+        block = max(
+            1, 2**24 // max(len(self.support_), X.shape[1])
+        )  # rows and kernel values of at most 128 MB at a time
+        parts = [values(X[start : start + block]) @ self.dual_coef_.T for start in range(0, X.shape[0], block)]
         return np.vstack(parts) + self.intercept_
 
     def predict(self, X: ArrayLike) -> np.ndarray:

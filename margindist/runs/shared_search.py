@@ -12,12 +12,11 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator, clone
-from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.model_selection import ParameterGrid
 
 from margindist.estimators.mam import MAMClassifier
 from margindist.estimators.rivals import FMMClassifier
-from margindist.kernels import FullGram, cholesky_factor
+from margindist.kernels import FullGram, Kernel, cholesky_factor
 from margindist.solvers.average_margin import find_bias
 
 __all__ = ["SharedSearch"]
@@ -54,7 +53,7 @@ class SharedSearch(BaseEstimator):
         for gamma in self._widths():
             members = [k for k, point in enumerate(points) if point.get("gamma", gamma) == gamma]
             rest = [{name: value for name, value in points[k].items() if name != "gamma"} for k in members]
-            gram = None if gamma is None else rbf_kernel(X, gamma=gamma)
+            gram = None if gamma is None else Kernel("rbf", gamma=gamma)(X, X)
             scores[members] = _SCORES.get(type(self.estimator), _fit_each)(self.estimator, rest, X, gram, y, folds)
         means = np.average(scores, axis=1)
         best = int(np.argmax(means))

@@ -18,6 +18,7 @@ from scipy.linalg.blas import dsyrk
 _MANY = 24  # columns up to which scores are summed in registers, four at a time
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
+_STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
 
 
 class DenseRows(NamedTuple):
@@ -362,13 +363,10 @@ def matrix(rows):
 
 def gram_diagonal(rows, which, weights):
     """Return the diagonal of ``Σ weights_k x_k x_kᵀ`` over the rows ``which``."""
-    diagonal = np.zeros(n_columns(rows))
-    squared = (
-        SparseRows(rows.data**2, rows.indices, rows.indptr, rows.n_features, rows.bias**2)
-        if isinstance(rows, SparseRows)
-        else DenseRows(rows.X**2, rows.bias**2)
-    )
-    return add_rows(squared, which, weights, diagonal)
+    everything = np.zeros(n_rows(rows))
+    everything[which] = weights
+    diagonal = sum_of_squares(rows, everything)
+    return np.append(diagonal, weights.sum() * rows.bias**2) if rows.bias != 0.0 else diagonal
 
 
 @njit(cache=True, nogil=True)
@@ -517,10 +515,16 @@ def _sparse_gram(rows, which, weights, lower):
 
 
 def inner_products(rows, first, second):
-    """Return the matrix of inner products between two lists of rows."""
-    if isinstance(rows, DenseRows):
-        products = (rows.X[first] @ rows.X[second].T).astype(np.float64, copy=False)
-    else:
+    """Return the matrix of inner products between two lists of rows, summed in float64."""
+    if isinstance(rows, SparseRows):
         matrix = _as_matrix(rows)
-        products = (matrix[first] @ matrix[second].T).toarray()
-    return products + rows.bias**2
+        return (matrix[first].astype(np.float64) @ matrix[second].T).toarray() + rows.bias**2
+    left, right = rows.X[first], rows.X[second]
+    if rows.X.dtype == np.float64:
+        return left @ right.T + rows.bias**2
+    out = np.full((len(left), len(right)), rows.bias**2)
+    strip = max(1, _STRIP_VALUES // max(1, len(left) + len(right)))
+    for start in range(0, left.shape[1], strip):
+        columns = slice(start, start + strip)
+        out += left[:, columns].astype(np.float64) @ right[:, columns].T.astype(np.float64)
+    return out
