@@ -5,11 +5,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from margindist.compare.comparison import LEVEL, QUANTILES, Comparison, alike, duration, probability
-from margindist.compare.svg import Figure, sample, strip
 from margindist.margins import method_styles
 from margindist.methods import BY_KEY, METHODS
+from margindist.runs.figures import inline_svg, named, new_figure
 
 _DRAWN = 6  # methods of a kind in one figure; more could not be told apart
 
@@ -47,8 +48,8 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         methods=BY_KEY,
         alike=_shaded(comparison.rows),
         level=LEVEL,
-        samples={key: sample(style) for key, style in styles.items()},
-        strips=_strips(done, styles),
+        styles=styles,
+        scores={key: [result.score for result in results] for key, results in done.items()},
         reach=_reach(done),
         distributions=_distributions(comparison, done, styles),
         influences=_influences(comparison, done, styles),
@@ -91,14 +92,6 @@ def _reach(done):
     return (min(scores), max(scores)) if scores else (0.0, 1.0)
 
 
-def _strips(done, styles):
-    low, high = _reach(done)
-    return {
-        key: strip([result.score for result in results], low, high, styles[key], BY_KEY[key].label)
-        for key, results in done.items()
-    }
-
-
 def _versions(comparison):
     """The versions that the results were computed with, several where they differ."""
     found: dict[str, list[str]] = {}
@@ -135,7 +128,7 @@ def _chosen(results):
 class Panel(NamedTuple):
     """A figure with the methods drawn in it."""
 
-    figure: Figure
+    figure: Markup
     keys: list[str]
     others: int
 
@@ -146,22 +139,28 @@ def _distributions(comparison, done, styles):
     for kernel, title in ((False, "Linear methods"), (True, "Methods with the RBF kernel")):
         ranked = [row.method for row in comparison.rows if row.kernel == kernel]
         keys = _shown(ranked, "svc" if kernel else "linearsvc")
-        if not keys:
-            continue
-        curves = {(key, part): _mean_quantiles(done[key], part) for key in keys for part in ("train", "test")}
-        low = min(np.quantile(curve, 0.01) for curve in curves.values())
-        high = max(np.quantile(curve, 0.99) for curve in curves.values())
-        figure = Figure(
-            (460, 320), (low, high), (0.0, 1.0), title=title, x_label="margin (1 = root mean square in training)",
-            y_label="share of rows up to this margin",
-            describe=f"{title}: cumulative margin distributions of {', '.join(BY_KEY[key].label for key in keys)}",
-        )  # fmt: skip
-        figure.upright(0.0)
-        for key in reversed(keys):
-            for part, width in (("train", 1.0), ("test", 2.2)):
-                figure.line(curves[key, part], QUANTILES, styles[key], width, f"{BY_KEY[key].label}, {part}")
-        panels.append(Panel(figure, keys, len(ranked) - len(keys)))
+        if keys:
+            panels.append(Panel(_cumulative(title, keys, done, styles), keys, len(ranked) - len(keys)))
     return panels
+
+
+def _cumulative(title, keys, done, styles):
+    """Draw the share of rows up to each margin: thin lines are training parts, bold ones test parts."""
+    figure, axes = new_figure(460, 320)
+    curves = {(key, part): _mean_quantiles(done[key], part) for key in keys for part in ("train", "test")}
+    low = min(np.quantile(curve, 0.01) for curve in curves.values())
+    high = max(np.quantile(curve, 0.99) for curve in curves.values())
+    axes.axvline(0.0, color="#767676", linewidth=1.0)
+    for key in reversed(keys):
+        for part, width in (("train", 1.0), ("test", 2.2)):
+            drawn = axes.plot(curves[key, part], QUANTILES, linewidth=width, **styles[key]._asdict())
+            named(drawn, f"{BY_KEY[key].label}, {part}")
+    axes.set(
+        title=title, xlabel="margin (1 = root mean square in training)", ylabel="share of rows up to this margin",
+        ylim=(0.0, 1.0), xlim=(low, high) if low < high else None,
+    )  # fmt: skip
+    labels = ", ".join(BY_KEY[key].label for key in keys)
+    return Markup(inline_svg(figure, f"{title}: cumulative margin distributions of {labels}"))
 
 
 def _shown(ranked, machine):
@@ -180,39 +179,58 @@ class Influence(NamedTuple):
     """What the parameters of a method do to its accuracy, a figure for each."""
 
     key: str
-    figures: list[Figure]
+    figures: list[Markup]
 
 
 def _influences(comparison, done, styles):
     found = []
     for row in comparison.rows:
         profiles = {name: _profile(done[row.method], name) for name in _searched(comparison.plan, row.method)}
-        profiles = {name: profile for name, profile in profiles.items() if len(profile[0]) > 1}
-        if not profiles:
-            continue
-        low = min(float((mean - spread).min()) for _, mean, spread in profiles.values())
-        high = max(float((mean + spread).max()) for _, mean, spread in profiles.values())
-        figures = []
-        for name, (values, mean, spread) in profiles.items():
-            log = min(values) > 0 and max(values) / min(values) > 4
-            figure = Figure(
-                (230, 150), (min(values), max(values)), (low, high), title=name, log=log, at=values,
-                describe=f"{row.label}: accuracy by {name}",
-            )  # fmt: skip
-            figure.band(values, mean - spread, mean + spread, styles[row.method])
-            figure.line(values, mean, styles[row.method], 2.0, f"{row.label}, {name}")
-            figure.dots(values, mean, styles[row.method])
-            figures.append(figure)
-        found.append(Influence(row.method, figures))
+        profiles = {name: profile for name, profile in profiles.items() if len(profile.values) > 1}
+        if profiles:
+            figures = [_curve(row, name, profiles, styles[row.method]) for name in profiles]
+            found.append(Influence(row.method, figures))
     return found
+
+
+def _curve(row, name, profiles, style):
+    """Draw the accuracy along one parameter; the figures of a method share their upright axis."""
+    figure, axes = new_figure(230, 150)
+    values, mean, spread = profiles[name]
+    axes.fill_between(values, mean - spread, mean + spread, color=style.color, alpha=0.15, linewidth=0)
+    named(axes.plot(values, mean, linewidth=2.0, **style._asdict()), f"{row.label}, {name}")
+    axes.plot(values, mean, "o", color=style.color, markersize=4)
+    if min(values) > 0 and max(values) / min(values) > 4:
+        axes.set_xscale("log", base=_base(values))
+        axes.set_xticks(values)
+        axes.minorticks_off()
+    low = min(float((each.mean - each.spread).min()) for each in profiles.values())
+    high = max(float((each.mean + each.spread).max()) for each in profiles.values())
+    room = 0.05 * (high - low) or 0.05
+    axes.set(title=name, ylim=(low - room, high + room))
+    return Markup(inline_svg(figure, f"{row.label}: accuracy by {name}"))
+
+
+def _base(values):
+    """Return 2 if all values are powers of two, else 10: what the axis shows as powers."""
+    exponents = np.log2(values)
+    return 2 if np.allclose(exponents, np.round(exponents)) else 10
 
 
 def _searched(plan, key):
     return [name for name, values in plan.grids[key].items() if len(values) > 1]
 
 
+class Profile(NamedTuple):
+    """Values of a parameter, with mean and standard deviation of the inner accuracy at each."""
+
+    values: list
+    mean: np.ndarray
+    spread: np.ndarray
+
+
 def _profile(results, name):
-    """Values of a parameter, and the inner accuracy at each when the other parameters are at their best.
+    """Return the inner accuracy along a parameter when the other parameters are at their best.
 
     A setting that could not be fitted has no accuracy; a value without any is left out.
     """
@@ -225,7 +243,7 @@ def _profile(results, name):
         curves.append([scores[column == value].max() for value in values])
     kept = np.isfinite(curves).all(axis=0)
     curves = np.array(curves)[:, kept]
-    return values[kept].tolist(), curves.mean(axis=0), curves.std(axis=0)
+    return Profile(values[kept].tolist(), curves.mean(axis=0), curves.std(axis=0))
 
 
 def _statistics(done):

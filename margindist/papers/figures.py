@@ -8,19 +8,12 @@ import numpy as np
 
 from margindist.margins import method_styles
 from margindist.papers.findings import Findings
+from margindist.runs.figures import SETTINGS
 
 __all__ = ["draw"]
 
 _MOST_PANELS = 20
-_SETTINGS = {
-    "svg.fonttype": "none",
-    "svg.hashsalt": "margindist",
-    "font.size": 8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.6,
-    "figure.constrained_layout.use": True,
-}
+_SETTINGS = SETTINGS | {"figure.constrained_layout.use": True}
 
 
 def draw(found: Findings, folder: Path) -> list[tuple[Path, str]]:
