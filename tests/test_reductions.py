@@ -3,6 +3,7 @@ import pytest
 import scipy.sparse as sp
 from joblib import parallel_config
 from sklearn.datasets import load_digits, load_iris, make_blobs
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.svm import SVC, SVR, LinearSVC, LinearSVR
@@ -13,6 +14,21 @@ from margindist import ECOCClassifier, LSSVMClassifier, MAMClassifier, SVRClassi
 @pytest.fixture(scope="module")
 def iris():
     return load_iris(return_X_y=True)
+
+
+def test_svr_takes_sparse_kernel_values(iris):
+    X, y = iris
+    K = X @ X.T
+    dense, sparse = (SVRClassifier(kernel="precomputed", tol=1e-6).fit(rows, y) for rows in (K, sp.csr_array(K)))
+    np.testing.assert_array_equal(dense.dual_coef_, sparse.dual_coef_)
+
+
+def test_svr_with_a_kernel_stops_at_its_limit():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((80, 5)) * np.exp(4.0 * rng.standard_normal((80, 5)))
+    with pytest.warns(ConvergenceWarning, match="max_iter=8000"):
+        model = SVRClassifier(C=1e3, kernel="poly", degree=1, gamma=1.0, max_iter=100).fit(X, rng.integers(0, 2, 80))
+    assert model.n_iter_ == 8000
 
 
 def test_svr_is_the_regression_on_the_labels(iris):

@@ -48,7 +48,7 @@ class SVRClassifier(MarginClassifier):
     tol : float, default=1e-10
         Tolerance of scikit-learn's solver; so tight that a sample weight of two equals the sample given twice.
     max_iter : int, default=10000
-        Passes over the data with ``kernel="linear"``; a fit that needs more warns. Other kernels have no limit.
+        Passes over the data; a fit that needs more warns. With kernels, as many steps as that many passes would have.
     class_weight : dict, "balanced" or None, default=None
         Factors of C for each class.
     random_state : int, RandomState or None, default=None
@@ -129,10 +129,11 @@ class SVRClassifier(MarginClassifier):
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
         kernel = self._kernel(data)
-        regressor = self._regressor(kernel)
+        regressor = self._regressor(kernel, len(data.codes))
         X = data.X
         if sp.issparse(X):  # the solvers take 32-bit indices only, and SciPy chooses those where they suffice
             X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)
+            X = X.toarray() if self.kernel == "precomputed" else X
         fitted = Parallel(n_jobs=self.n_jobs, prefer="threads")(
             delayed(clone(regressor).fit)(X, signs, data.weights) for signs in self._sign_vectors(data.codes)
         )
@@ -148,11 +149,14 @@ class SVRClassifier(MarginClassifier):
         self.n_iter_ = max(1, *(int(np.max(one.n_iter_)) for one in fitted))
         return self
 
-    def _regressor(self, kernel):
+    def _regressor(self, kernel, n_samples):
         common = {"C": self.C, "epsilon": self.epsilon, "tol": self.tol}
         if self.kernel == "linear":
             return LinearSVR(dual=True, max_iter=self.max_iter, random_state=self.random_state, **common)
-        return SVR(kernel=self.kernel, gamma=kernel.gamma, degree=self.degree, coef0=self.coef0, **common)
+        steps = min(self.max_iter * n_samples, np.iinfo(np.int32).max)
+        return SVR(
+            kernel=self.kernel, gamma=kernel.gamma, degree=self.degree, coef0=self.coef0, max_iter=steps, **common
+        )
 
 
 class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
