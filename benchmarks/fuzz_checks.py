@@ -32,6 +32,7 @@ KINDS = {
 
 VALUE_ROUNDING = 1e-6  # relative to the sum of the terms' absolute values
 BOUND_ROUNDING = 1e-9
+CANCELLATION = 64 * np.finfo(float).eps  # relative to what cancels
 OBJECTIVES = {
     "LDMClassifier": oracles.ldm,
     "ODMClassifier": oracles.odm,
@@ -90,8 +91,9 @@ class Fit:
         self.warned = any(issubclass(w.category, ConvergenceWarning) for w in caught)
 
     def fail(self, kind, text):
-        """Note a failure."""
-        self.failures.append((kind, str(text)[:400]))
+        """Note a failure, the first of its kind."""
+        if kind not in dict(self.failures):
+            self.failures.append((kind, str(text)[:400]))
 
     @property
     def outcome(self):
@@ -158,7 +160,9 @@ def _check_error(fit):
 def _check_warnings(fit):
     for caught in fit.warnings:
         text = str(caught.message)
-        if ("Liblinear" in text and fit.case.name == "SVRClassifier") or "number of unique classes" in text:
+        if fit.case.name == "SVRClassifier" and caught.category is ConvergenceWarning:
+            continue  # scikit-learn's own
+        if "number of unique classes" in text:
             continue
         if not re.match(r"\w+Classifier(CV)?\b", text):
             fit.fail("message", f"{caught.category.__name__}: {text} ({caught.filename.rsplit('/', 1)[-1]})")
@@ -341,7 +345,9 @@ def _check_objectives(fit, name, problem, found, pools):
             clipped = any("negative eigenvalues" in str(caught.message) for caught in fit.warnings)
             if clipped and name == "KOMDClassifier":  # its coefficients are those of the positive part
                 continue
-            slack = VALUE_ROUNDING * value.scale + min(gap, 1.0) * abs(claimed) * (name in CERTIFIED)
+            slack = VALUE_ROUNDING * value.scale + CANCELLATION * value.cancelled
+            if name in CERTIFIED:
+                slack += min(gap, 1.0) * abs(claimed)
             same = claimed == value.value or abs(claimed - value.value) <= slack
             if not same and not (fit.warned and np.isinf(claimed)):
                 fit.fail("value", f"objective_ {claimed:.12g}, by definition {float(value.value):.12g}, gap {gap:.1e}")
@@ -366,7 +372,7 @@ def _compare(name, pools):
 
 
 def _is_above(bound, value):
-    return bound > value.value + BOUND_ROUNDING * value.scale
+    return bound > value.value + BOUND_ROUNDING * value.scale + CANCELLATION * value.cancelled
 
 
 def _reference_value(name, problem, k):
@@ -430,5 +436,6 @@ def _check_forms(case, fits):
             continue
         size = np.abs(first.scores).max()
         distance = np.abs(first.scores - fit.scores).max()
-        if not distance <= 1e-5 * size and not (first.warned and fit.warned):
+        allowed = 1e-3 if case.name == "ECOCClassifier" else 1e-5  # its classifiers have a tolerance
+        if not distance <= allowed * size and not (first.warned and fit.warned):
             fit.fail("form", f"scores differ by {distance:.1e}, largest {size:.1e}")

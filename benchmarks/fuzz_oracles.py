@@ -17,6 +17,7 @@ class Value(NamedTuple):
 
     value: float
     scale: float
+    cancelled: float = 0.0  # what cancels within a term: float64 cannot tell differences below eps times this
 
 
 class Problem:
@@ -181,7 +182,8 @@ def komd(problem, point, signs):
     """γᵀYKYγ + λ‖γ‖², from y γ; None for linear models, which do not have them."""
     if problem.kernel == "linear":
         return None
-    return _sum(point.square, LONG(problem.parameters["lam"]) * (point.coef**2 / problem.weights).sum())
+    value = _sum(point.square, LONG(problem.parameters["lam"]) * (point.coef**2 / problem.weights).sum())
+    return value._replace(cancelled=np.abs(point.coef) @ np.abs(problem.gram()) @ np.abs(point.coef))
 
 
 def msvmav(problem, point, signs):
@@ -189,9 +191,9 @@ def msvmav(problem, point, signs):
     share = problem.weights / problem.weights.sum()
     z = signs * point.scores
     mean = share @ z
-    if mean == 0:
+    if abs(mean) <= 1e-9 * (share @ np.abs(z)):  # then it is rounding that is divided by
         return None
-    return _sum(share @ np.maximum(0, mean - z) ** 2 / mean**2)
+    return Value(share @ np.maximum(0, mean - z) ** 2 / mean**2, (share @ z**2) / mean**2)
 
 
 def mdo(problem, point, signs):
