@@ -34,7 +34,6 @@ import math
 import os
 import platform
 import re
-import secrets
 import types
 import warnings
 import zipfile
@@ -53,6 +52,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import margindist
+from margindist.files import written_whole
 from margindist.kernels import KERNELS
 
 __all__ = ["ModelFileError", "ModelMetadata", "load_model", "read_metadata", "save_model"]
@@ -240,17 +240,8 @@ def save_model(
         "data_checksum": _text_or_none(data_checksum, "data_checksum"),
         "notes": [str(note) for note in ([notes] if isinstance(notes, str) else notes)],
     }
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    try:
-        with open(temporary, "xb") as file:
-            _write_archive(file, tree, about, writer.arrays)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with written_whole(path) as file:
+        _write_archive(file, tree, about, writer.arrays)
 
 
 def load_model(path: str | os.PathLike) -> BaseEstimator:

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from margindist.cli.app import INTERRUPTED, debug_option
-from margindist.cli.terminal import Duration, ProgressLine, check_outputs, complete_data, complete_methods, write_whole
+from margindist.cli.terminal import Duration, ProgressLine, check_outputs, complete_data, complete_methods, write
 
 _EPILOG = """
 \b
@@ -92,11 +92,11 @@ def compare(
     finally:
         line.close()
     _show(comparison, to_stderr="-" in (json_file, csv_file))
-    write_whole(output, comparison.to_html(ctx.obj["command"]))
+    write(output, comparison.to_html(ctx.obj["command"]))
     if json_file:
-        write_whole(json_file, json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n")
+        write(json_file, json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n")
     if csv_file:
-        write_whole(csv_file, _csv(comparison))
+        write(csv_file, _csv(comparison))
     click.echo(f"Report: {output.resolve()}", err="-" in (json_file, csv_file))
     if comparison.stopped == "interrupted":
         raise click.exceptions.Exit(INTERRUPTED)

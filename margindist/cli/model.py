@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from margindist.cli.app import debug_option
-from margindist.cli.terminal import check_outputs, complete_data, complete_methods, write_whole
+from margindist.cli.terminal import check_outputs, complete_data, complete_methods, write
 
 _TABLES = (".csv", ".txt", ".parquet")
 
@@ -215,13 +215,13 @@ def _write_columns(columns, output):
             pd.DataFrame(columns).to_parquet(buffer)
         except ImportError:
             raise ImportError("Parquet needs pyarrow: pip install 'margindist[parquet]'.") from None
-        write_whole(output, buffer.getvalue())
+        write(output, buffer.getvalue())
         return
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*(values.tolist() for values in columns.values())))
-    write_whole(output, text.getvalue())
+    write(output, text.getvalue())
 
 
 @click.command(
@@ -240,5 +240,5 @@ def export(model, output):
     from margindist.onnx import to_onnx
 
     check_outputs([output], [model])
-    write_whole(output, to_onnx(load_model(model)).SerializeToString())
+    write(output, to_onnx(load_model(model)).SerializeToString())
     click.echo(f"ONNX model: {Path(output).resolve()}")

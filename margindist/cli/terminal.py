@@ -1,12 +1,13 @@
-"""What is shown while something runs, and files that appear whole or not at all."""
+"""What is shown while something runs, and where results are written to."""
 
 import os
-import secrets
 import sys
 import time
 from pathlib import Path
 
 import click
+
+from margindist.files import write_whole
 
 _WIDTH = 24
 
@@ -78,19 +79,14 @@ def check_outputs(outputs, inputs=()):
             raise OSError(f"{path}: its folder does not exist; make it first, or name another place.")
 
 
-def write_whole(path, content):
+def write(path, content):
     """Write text or bytes to a file at once; "-" is the standard output."""
     if str(path) == "-":
         click.echo(content, nl=False)
         return
-    path = Path(path)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
-    data = content.encode("utf-8") if isinstance(content, str) else content
     try:
-        temporary.write_bytes(data)
-        os.replace(temporary, path)
+        write_whole(path, content)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise OSError(f"{path}: cannot be written ({error.strerror}); name another place.") from None
 
 

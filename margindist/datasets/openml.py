@@ -26,6 +26,7 @@ from sklearn.datasets import get_data_home
 from margindist.datasets.arff import read_arff
 from margindist.datasets.dataset import DataError
 from margindist.datasets.tables import Table, labels_of, table_to_dataset
+from margindist.files import write_whole
 
 __all__ = ["read_openml"]
 
@@ -95,7 +96,7 @@ def _kept_or_fetched(name, recipe):
         folder.mkdir(parents=True, exist_ok=True)
         with _alone(folder):  # another process may have fetched it while this one waited
             if not _is_whole(described, path):
-                described.write_text(json.dumps(_ask(name, recipe)), encoding="utf-8")
+                write_whole(described, json.dumps(_ask(name, recipe)))
                 _fetch(name, _remote(described, name, recipe), path)
     return _remote(described, name, recipe), path
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from margindist.files import written_whole
 from margindist.margins import method_styles
 from margindist.papers.findings import Findings
 from margindist.runs.figures import SETTINGS
@@ -63,7 +64,8 @@ def _figure(path):
     with mpl.rc_context(_SETTINGS):
         yield path, plt
         if plt.get_fignums():
-            plt.savefig(path, format="svg", metadata={"Date": None, "Creator": None})
+            with written_whole(path) as file:
+                plt.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
             plt.close("all")
 
 

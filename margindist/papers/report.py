@@ -1,6 +1,5 @@
 """Reports of the papers' experiments: our numbers beside the printed ones, as Markdown and HTML pages."""
 
-import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from importlib import resources
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from margindist.files import write_whole
 from margindist.papers.claims import disagreements, verdicts
 from margindist.papers.consistency import inconsistencies
 from margindist.papers.declarations import Experiment
@@ -59,15 +59,9 @@ def write_reports(store: Path, chosen: Sequence[Experiment], output: Path) -> li
             (".md", markdown(blocks, list(pages)[:-1] if name == "index" else ())),
             (".html", html(blocks)),
         ):
-            written.append(_write(output / f"{name}{ending}", text))
+            written.append(output / f"{name}{ending}")
+            write_whole(written[-1], text)
     return written
-
-
-def _write(path, text):
-    beside = path.with_name(path.name + ".part")
-    beside.write_text(text, encoding="utf-8")
-    os.replace(beside, path)
-    return path
 
 
 # ---------------------------------------------------------------------- one experiment
