@@ -502,6 +502,20 @@ def test_cells_run_on_a_dask_cluster(tmp_path):
     assert {cell: result.score for cell, result in there.items()} == {c: r.score for c, r in here.items()}
 
 
+def test_an_interrupted_run_writes_its_reports_and_exits_with_130(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    _few_rows(monkeypatch)
+    monkeypatch.setattr("margindist.papers.reproduce.evaluate", _interrupted)
+    ran = CliRunner().invoke(command, ["ldm-table-2", "--only", "wdbc/mamc", "--jobs", "1", "-o", str(tmp_path)])
+    assert ran.exit_code == 130 and "stopped: interrupted" in ran.output
+    assert (tmp_path / "index.html").exists()
+
+
+def _interrupted(cell, **_):
+    raise KeyboardInterrupt
+
+
 def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
     from click.testing import CliRunner
 

@@ -1,5 +1,6 @@
 """The store and the runner: nothing lost, nothing twice, whatever happens."""
 
+import errno
 import multiprocessing
 import os
 import random
@@ -7,11 +8,14 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 import warnings
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from joblib.externals.loky import get_reusable_executor
 
 from margindist.runs.runner import CannotRun, Progress, run
 from margindist.runs.store import Cell, Result, Store, StoreError
@@ -225,7 +229,8 @@ def test_a_file_that_is_no_store_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(StoreError, match="no results can be kept here"):
         Store(tmp_path)
     newer = tmp_path / "newer"
-    sqlite3.connect(newer).execute("PRAGMA user_version = 99")
+    with closing(sqlite3.connect(newer)) as connection:
+        connection.execute("PRAGMA user_version = 99")
     with pytest.raises(StoreError, match="newer margindist"):
         Store(newer)
 
@@ -254,7 +259,7 @@ def test_a_commit_that_fails_leaves_a_store_that_works(tmp_path):
         reader = sqlite3.connect(path, isolation_level=None)
         reader.execute("BEGIN")
         reader.execute("SELECT * FROM results").fetchall()
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
+        with pytest.raises(StoreError, match="database is locked"):
             store.record(Result(CELLS[1], score=1.0))
         reader.execute("COMMIT")
         reader.close()
@@ -303,3 +308,157 @@ def test_what_another_runner_finished_is_not_left(tmp_path):
 
         summary = run(store, CELLS, evaluate, n_jobs=1, progress=also_there)
     assert (summary.left, summary.stopped) == (0, None)
+
+
+@pytest.mark.parametrize("category", [ResourceWarning, DeprecationWarning])
+def test_what_a_cell_does_not_warn_of_is_not_its_warning(category):
+    """Python warns of an open file when it is collected, in whatever cell that happens to be."""
+
+    def collect(cell):
+        warnings.warn("unclosed database", category, stacklevel=1)
+        return evaluate(cell)
+
+    with Store(":memory:") as store:
+        run(store, CELLS[:1], collect)
+        assert store.results()[0].detail == {}
+
+
+def swallow_interrupt(cell):
+    try:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    except KeyboardInterrupt:
+        pass
+    return Result(cell, score=-1.0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGTERM")
+def test_an_interrupt_that_a_cell_swallows_ends_the_run_all_the_same():
+    with Store(":memory:") as store:
+        assert run(store, CELLS, swallow_interrupt).stopped == "interrupted"
+        assert store.results() == []
+
+
+class Spoils:
+    """Deletes or spoils the store in the middle of a run, from a cell."""
+
+    def __init__(self, path, how):
+        self.path, self.how = path, how
+
+    def __call__(self, cell):
+        if cell == CELLS[3]:
+            if self.how != "overwritten":
+                self.path.unlink()
+            if self.how != "deleted":
+                self.path.write_bytes(b"garbage" * 20000)
+        return evaluate(cell)
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("how", ["deleted", "replaced", "overwritten"])
+def test_a_store_that_is_lost_in_the_middle_of_a_run_is_said_in_a_sentence(tmp_path, monkeypatch, how, n_jobs):
+    if how != "overwritten":  # amid a heartbeat the connection would go on with the pages that it remembers
+        monkeypatch.setattr("margindist.runs.store._HEARTBEAT", 0.01)
+    seen = []
+    monkeypatch.setattr(threading, "excepthook", seen.append)  # where the heart's own errors would show
+    path = tmp_path / "results.sqlite"
+    with Store(path) as store, pytest.raises(StoreError, match="results cannot be kept or read any more"):
+        run(store, CELLS, Spoils(path, how), n_jobs=n_jobs)
+    assert not seen
+    path.unlink(missing_ok=True)
+    with Store(path) as store:
+        run(store, CELLS, evaluate)
+        assert table(store) == expected()
+    assert os.listdir(tmp_path) == ["results.sqlite"]
+
+
+def meet_a_full_disk(cell):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "cache")
+
+
+def lose_the_results(cell):
+    raise StoreError("results.sqlite: gone.")
+
+
+@pytest.mark.parametrize(("evaluate", "error"), [(meet_a_full_disk, OSError), (lose_the_results, StoreError)])
+def test_a_full_disk_or_a_lost_store_is_no_failure_of_the_cell(evaluate, error):
+    with Store(":memory:") as store:
+        with pytest.raises(error):
+            run(store, CELLS, evaluate)
+        assert store.results() == []
+
+
+def test_results_are_not_forgotten_while_another_runner_counts_on_them(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store, Store(tmp_path / "results.sqlite") as other:
+        store.record(evaluate(CELLS[0]))
+        with other.runner(), pytest.raises(StoreError, match="another run is using these results"):
+            store.forget(CELLS)
+        assert len(store.results()) == 1
+        store.forget(CELLS)
+        assert store.results() == []
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_run_waits_for_the_cells_of_others_and_takes_over_those_of_the_dead(tmp_path, dies):
+    path = tmp_path / "results.sqlite"
+    with Store(path) as store, Store(path) as other:
+        with other.runner() as name:
+            assert other.claim(CELLS[-1], name)
+            ended = threading.Event()
+
+            def end():
+                while len(other.results()) < len(CELLS) - 1:
+                    time.sleep(0.01)
+                time.sleep(0.1)
+                if dies:
+                    with other._transaction() as connection:
+                        connection.execute("UPDATE runners SET beat = 0")
+                else:
+                    other.record(evaluate(CELLS[-1]))
+                ended.set()
+
+            thread = threading.Thread(target=end)
+            thread.start()
+            summary = run(store, CELLS, evaluate)
+            thread.join()
+        assert ended.is_set() and (summary.left, summary.stopped) == (0, None)
+        assert summary.done == len(CELLS) - (not dies)
+        assert table(store) == expected()
+
+
+def kill_itself(cell):
+    if cell == CELLS[5]:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return evaluate(cell)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_a_killed_worker_is_said_in_a_sentence(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        with pytest.raises(ChildProcessError, match="a worker process was killed, perhaps because memory ran out"):
+            run(store, CELLS, kill_itself, n_jobs=2)
+        run(store, CELLS, evaluate)
+        assert table(store) == expected()
+
+
+def is_spared(cell):
+    return Result(cell, score=float(signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])))
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="no signal masks")
+def test_ctrl_c_never_reaches_a_worker_even_while_it_starts():
+    get_reusable_executor().shutdown(kill_workers=True)
+    with Store(":memory:") as store:
+        run(store, CELLS[:4], is_spared, n_jobs=2)
+        assert [result.score for result in store.results()] == [1.0] * 4
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+
+
+def test_a_copy_aside_is_whole_and_leaves_nothing_else(tmp_path):
+    with Store(tmp_path / "results.sqlite") as store:
+        run(store, CELLS, evaluate)
+        for _ in range(2):
+            old = store.copy_aside()
+    with Store(old) as copied:
+        assert table(copied) == expected()
+    assert sorted(os.listdir(tmp_path)) == ["results.sqlite", "results.sqlite.old"]

@@ -1,10 +1,15 @@
 """The command line: ``margindist``, or ``python -m margindist``."""
 
+import signal
 import sys
+
+from margindist.runs.interrupts import leave_at_once
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored, as in the background
+        signal.signal(signal.SIGINT, leave_at_once)
     try:
         import click  # noqa: F401
         import jinja2  # noqa: F401
@@ -13,4 +18,6 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"margindist: the command line needs {error.name}; pip install 'margindist[cli]'.")
     from margindist.cli.app import run
 
-    sys.exit(run(arguments))
+    code = run(arguments)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the last moment would show where Python stands
+    sys.exit(code)

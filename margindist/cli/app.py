@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import click
 
-INTERRUPTED = 130
+from margindist.runs.interrupts import INTERRUPTED
 
 # Where a command is made, and what it does: --help needs no more, so it is quick.
 _COMMANDS = {
@@ -121,7 +121,7 @@ def run(arguments=None):
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, click.Abort):
-        _complain("interrupted before anything was finished.", state)
+        _complain("interrupted.", state)
         return INTERRUPTED
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help(), err=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from margindist.cli.app import debug_option
+from margindist.cli.app import INTERRUPTED, debug_option
 from margindist.cli.terminal import Duration
 
 _PATIENCE = 10  # seconds for a cluster to answer
@@ -21,7 +21,8 @@ Examples:
   margindist reproduce --cell ldm-table-2/vote/ldm/0
       One result again: does it come out the same?
 \b
-Exit codes: 0 fine, 1 an error or (--cell) another result than before, 2 wrong usage.
+Exit codes: 0 fine, 1 an error or (--cell) another result than before, 2 wrong usage, 130 interrupted (the
+reports have what was done by then).
 """
 
 
@@ -80,14 +81,17 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
     if listing:
         click.echo(overview(chosen, store, only=options["only"], splits=options["splits"]))
         return
+    stopped = None
     if not report_only:
         with _cluster(dask):
-            reproduce(chosen, output=output, store=store, say=click.echo, **options)
+            stopped = reproduce(chosen, output=output, store=store, say=click.echo, **options).stopped
     if not no_report:
         from margindist.papers.report import write_reports
 
         for path in write_reports(store, chosen, output):
             click.echo(f"wrote {path}")
+    if stopped == "interrupted":
+        raise click.exceptions.Exit(INTERRUPTED)
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Runs cells in parallel and keeps what comes out: nothing is lost, nothing is done twice."""
 
+import errno
 import os
 import signal
 import threading
@@ -7,7 +8,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import contextmanager
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from importlib.metadata import version
 from platform import python_version
@@ -16,7 +17,12 @@ from typing import NamedTuple
 from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import threadpool_limits
 
-from margindist.runs.store import Cell, Result, Store
+from margindist.runs.interrupts import children_ignore_ctrl_c, first_signal_interrupts
+from margindist.runs.store import Cell, Result, Store, StoreError
+
+# They come when something is first imported, compiled or collected, in whatever cell that happens to be.
+_FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+_PATIENCE = 0.5  # seconds until a cell of another runner is looked at again
 
 
 class CannotRun(Exception):
@@ -87,24 +93,29 @@ def run(
     deadline = None if time_budget is None else time.time() + time_budget
     watch = _Watch(cells, store, retry, effective_n_jobs(n_jobs), progress)
     stopped = None
-    with _first_signal_interrupts(), store.runner() as runner:
-        try:
+    try:
+        with warnings.catch_warnings(), first_signal_interrupts() as signals, store.runner() as runner:
+            warnings.filterwarnings("ignore", r"\d+ tasks ", UserWarning)  # joblib's, of an ending before the end
             while watch.waiting and not (stopped := _over(deadline)):
-                claimed = 0
+                before = len(watch.waiting)
                 for result in _evaluate_all(
                     store, runner, watch.waiting, evaluate, n_jobs, time_limit, deadline, retry
                 ):
+                    if signals:  # what ran then may have swallowed the interrupt, and its result may not be whole
+                        raise KeyboardInterrupt
                     store.record(result)
                     watch.saw(result)
-                    claimed += 1
-                if not claimed:
-                    break
-        except KeyboardInterrupt:
-            stopped = "interrupted"
+                watch.leave_out_finished(store, retry)
+                if len(watch.waiting) == before:
+                    time.sleep(_PATIENCE)  # other runners have the rest; if they die, it falls to this one
+    except KeyboardInterrupt:
+        stopped = "interrupted"
+    except BrokenProcessPool:
+        raise ChildProcessError(
+            "a worker process was killed, perhaps because memory ran out; what was finished is kept, and --resume with "
+            "fewer --jobs goes on."
+        ) from None
     watch.leave_out_finished(store, retry)
-    stopped = (
-        stopped or (watch.waiting and _over(deadline)) or ("other runners have the rest" if watch.waiting else None)
-    )
     return Summary(*watch.outcomes(), len(watch.waiting), stopped)
 
 
@@ -125,19 +136,29 @@ def _over(deadline):
 
 def _evaluate_all(store, runner, waiting, evaluate, n_jobs, time_limit, deadline, retry):
     """Results as they come, in any order, of the waiting cells that this runner could claim."""
+    refused = []
 
     def tasks():
         for cell in list(waiting):
             if _over(deadline):
                 return
-            if store.claim(cell, runner, retry=retry):
+            try:
+                claimed = store.claim(cell, runner, retry=retry)
+            except StoreError as error:  # joblib asks for tasks in a thread of its own, where an error would be lost
+                refused.append(error)
+                return
+            if claimed:
                 yield delayed(_attempt)(evaluate, cell, time_limit, deadline, os.getpid())
 
     # One task at a time for each worker: a claimed cell that only waits would be kept from other runners.
-    parallel = Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1)
-    for result in parallel(tasks()):
-        if result is not None:
-            yield result
+    with Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1) as parallel:
+        with children_ignore_ctrl_c():
+            results = parallel(tasks())
+        for result in results:
+            if result is not None:
+                yield result
+    if refused:
+        raise refused[0]
 
 
 def _attempt(evaluate, cell, time_limit, deadline, main_process):
@@ -149,6 +170,8 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, threadpool_limits(1):
         warnings.simplefilter("always")
+        for category in _FOR_DEVELOPERS:
+            warnings.simplefilter("ignore", category)
         alarm = _Alarm(limit)
         try:
             with alarm:
@@ -158,6 +181,8 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
         except (Exception, _TimeLimit) as error:
             if _is_interrupt(error):
                 raise KeyboardInterrupt from error
+            if _is_no_fault_of_the_cell(error):
+                raise
             if not alarm.rang:
                 result = Result(cell, "failed", error=_described(error))
             elif time_limit is None or limit < time_limit:
@@ -169,36 +194,16 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
     return replace(result, detail=detail, seconds=time.perf_counter() - start, versions=versions())
 
 
-@contextmanager
-def _first_signal_interrupts():
-    """Answer SIGTERM, which batch systems send, as Ctrl-C: workers are stopped and the claims given back.
-
-    Once: a second Ctrl-C would break into the ending of the workers, with joblib's traceback.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # somebody else's answer to Ctrl-C stays
-    answered = [signal.SIGTERM, *([signal.SIGINT] if own else [])]
-
-    def interrupt(*_):
-        for number in answered:
-            signal.signal(number, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in answered}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def _is_interrupt(error):
     """Tell whether this is what compiled code, or a library's own answer to errors, made of Ctrl-C."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
+
+
+def _is_no_fault_of_the_cell(error):
+    """Tell whether the results, or the disk, are at fault; the cell would be marked as failed for good."""
+    return isinstance(error, StoreError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
 def _described(error):
@@ -250,7 +255,10 @@ class _Watch:
 
     def leave_out_finished(self, store, retry):
         """Wait no longer for what other runners have finished."""
+        before = len(self.waiting)
         self.waiting = dict.fromkeys(store.pending(self.waiting, retry=retry))
+        if len(self.waiting) < before:
+            self._report(None)
 
     def outcomes(self):
         statuses = list(self._seen.values())

@@ -3,7 +3,8 @@
 A *cell* is the smallest piece of work that is kept: one method on one split of one data set in one experiment. Several
 runners may work on one store. Before a runner begins a cell it *claims* it; the claim of a runner that has died (its
 process is gone, or its heart has not beaten for a minute) counts for nothing, so a killed run leaves no trace but the
-results it had finished.
+results it had finished. Two runners may compute the same cell after all, if one was thought dead: that costs time, and
+both results are the same.
 """
 
 import json
@@ -14,11 +15,13 @@ import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from margindist.files import write_whole
 
 _FORMAT = 1
 _HEARTBEAT = 5.0
@@ -145,6 +148,8 @@ class Store:
                 )
             if found < _FORMAT:
                 self._connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        except sqlite3.OperationalError as error:
+            raise StoreError(f"{self.path}: no results can be kept here ({error}); name another file.") from None
         except sqlite3.DatabaseError as error:
             raise StoreError(f"{self.path}: not a file of results ({error}); name another file.") from None
 
@@ -159,15 +164,28 @@ class Store:
         self._connection.close()
 
     @contextmanager
-    def _transaction(self):
+    def _alone(self):
+        """The connection, for one thread at a time; what the file refuses is said in a sentence."""
         with self._lock:
             try:
-                self._connection.execute("BEGIN IMMEDIATE")
                 yield self._connection
-                self._connection.execute("COMMIT")
+            except sqlite3.DatabaseError as error:
+                raise StoreError(
+                    f"{self.path}: results cannot be kept or read any more ({error}); see that the file is there and "
+                    "whole and the disk has room, then go on with --resume."
+                ) from None
+
+    @contextmanager
+    def _transaction(self):
+        with self._alone() as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                yield connection
+                connection.execute("COMMIT")
             except BaseException:
-                if self._connection.in_transaction:  # an interrupt may come just before the beginning or after the end
-                    self._connection.execute("ROLLBACK")
+                if connection.in_transaction:  # an interrupt may come just before the beginning or after the end
+                    with suppress(sqlite3.DatabaseError):  # whoever opens the file next takes it back
+                        connection.execute("ROLLBACK")
                 raise
 
     def record(self, result: Result) -> None:
@@ -190,8 +208,8 @@ class Store:
     def results(self, experiment: str | None = None) -> list[Result]:
         """Return every result, or those of one experiment, in the order of their cells."""
         where, values = ("", ()) if experiment is None else (" WHERE experiment = ?", (experiment,))
-        with self._lock:
-            rows = self._connection.execute(
+        with self._alone() as connection:
+            rows = connection.execute(
                 f"SELECT experiment, dataset, method, split, {', '.join(_COLUMNS)} FROM results{where}"
                 " ORDER BY experiment, dataset, method, split",
                 values,
@@ -200,8 +218,8 @@ class Store:
 
     def result(self, cell: Cell) -> Result | None:
         """Return the result of one cell, or None."""
-        with self._lock:
-            row = self._connection.execute(
+        with self._alone() as connection:
+            row = connection.execute(
                 f"SELECT experiment, dataset, method, split, {', '.join(_COLUMNS)} FROM results WHERE {_KEY}", cell
             ).fetchone()
         return None if row is None else _result(row)
@@ -209,8 +227,8 @@ class Store:
     def pending(self, cells: Iterable[Cell], *, retry: bool = False) -> list[Cell]:
         """Return the cells that have no result; skipped ones count as such, failed ones only with `retry`."""
         kept = "('done')" if retry else "('done', 'failed')"
-        with self._lock:
-            rows = self._connection.execute(
+        with self._alone() as connection:
+            rows = connection.execute(
                 f"SELECT experiment, dataset, method, split FROM results WHERE status IN {kept}"
             ).fetchall()
         finished = {Cell(*row) for row in rows}
@@ -221,21 +239,26 @@ class Store:
         if str(self.path) == ":memory:":
             return None
         old = Path(f"{self.path}.old")
-        old.unlink(missing_ok=True)
-        with self._lock, closing(sqlite3.connect(old)) as copied:
-            self._connection.backup(copied)
+        with self._alone() as connection:
+            write_whole(old, connection.serialize())
         return old
 
     def forget(self, cells: Iterable[Cell]) -> None:
-        """Remove the results of these cells."""
+        """Remove the results of these cells, unless another run is counting on them."""
         with self._transaction() as connection:
+            runners = connection.execute("SELECT host, pid, beat FROM runners").fetchall()
+            if any(_is_alive(*runner) for runner in runners):
+                raise StoreError(
+                    f"{self.path}: another run is using these results; wait for its end, share the work with --resume, "
+                    "or name another file."
+                )
             connection.executemany(f"DELETE FROM results WHERE {_KEY}", cells)
 
     def note(self, name: str, value: Any = None) -> Any:
         """Keep a value (as JSON) under a name, or without a value return what is kept, or None."""
         if value is None:
-            with self._lock:
-                row = self._connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
+            with self._alone() as connection:
+                row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
             return None if row is None else json.loads(row[0])
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value, default=_plain)))
@@ -253,7 +276,7 @@ class Store:
         finally:
             stop.set()
             heart.join()
-            with self._transaction() as connection:
+            with suppress(StoreError), self._transaction() as connection:  # the claims of the dead count for nothing
                 connection.execute("DELETE FROM claims WHERE runner = ?", (name,))
                 connection.execute("DELETE FROM runners WHERE runner = ?", (name,))
 
@@ -281,7 +304,7 @@ class Store:
 
     def _beat_until(self, runner, stop):
         while not stop.wait(_HEARTBEAT):
-            with suppress(sqlite3.OperationalError):  # the file is busy; the next beat is soon enough
+            with suppress(StoreError):  # the file is busy, and the next beat is soon enough; or the runner will say it
                 self._beat(runner)
 
 
