@@ -5,7 +5,7 @@ import pytest
 
 from margindist.objectives import LDM
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, Status, certify, conclude
+from margindist.solvers._solution import Solution, Status, better, certify, conclude, hand_over
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
 
@@ -46,3 +46,38 @@ def test_a_hard_margin_is_certified_at_the_best_feasible_length(objective, lengt
     values = [objective.value(t**2 * (w @ w), np.maximum(t * (X @ w), 1.0), weights) for t in scales]
     assert found.objective == pytest.approx(min(values), rel=1e-5)
     assert (X @ found.coef).min() >= 1.0 - 1e-12
+
+
+def test_the_better_of_two_has_the_lower_objective_and_the_higher_bound():
+    low = solution(0.5)._replace(objective=10.0)  # the minimum is at least 5
+    tight = solution(0.2)._replace(objective=11.0)  # at least 8.8
+    for both in (better(low, tight), better(tight, low)):
+        assert both.objective == 10.0
+        assert both.gap == pytest.approx(0.12)
+    assert better(None, low) is low
+
+
+def outcome(gap, status):
+    return lambda best: solution(gap, n_iter=3, status=status)
+
+
+def lost(best):
+    raise FloatingPointError("no digits")
+
+
+def test_solvers_hand_over_until_one_proves_its_result():
+    never = pytest.fail
+    stalled, done = outcome(0.5, Status.STALLED), outcome(1e-5, Status.OPTIMAL)
+    found = hand_over([stalled, lost, done, never], 1e-4)
+    assert (found.status, found.gap, found.n_iter) == (Status.OPTIMAL, 1e-5, 6)
+    for status in (Status.ITERATION_LIMIT, Status.STOPPED):  # whoever asked for that gets it
+        assert hand_over([outcome(0.5, status), never], 1e-4).status is status
+    assert hand_over([stalled, outcome(0.9, Status.STALLED), lost], 1e-4).gap == pytest.approx(0.5)
+    with pytest.raises(FloatingPointError, match="no digits"):
+        hand_over([lost, lost], 1e-4)
+
+
+def test_a_point_found_contradicts_a_proof_that_there_is_none():
+    none = Solution(np.zeros(2), np.ones(3), np.inf, np.inf, 1, Status.INFEASIBLE)
+    assert hand_over([outcome(0.5, Status.STALLED), lambda best: none], 1e-4).status is Status.STALLED
+    assert hand_over([lambda best: none], 1e-4).status is Status.INFEASIBLE

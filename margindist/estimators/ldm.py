@@ -1,5 +1,6 @@
 """The large margin distribution machine."""
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple, Self
 
@@ -29,8 +30,8 @@ from margindist.kernels import (
 )
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
-from margindist.solvers._rows import add_rows, as_rows, n_columns, n_rows, scores, squares
-from margindist.solvers._solution import Status, certify, conclude, lower_bound, relative
+from margindist.solvers._rows import add_rows, as_rows, inner_products, n_columns, n_rows, scores, squares
+from margindist.solvers._solution import Status, certify, conclude, hand_over, lower_bound, relative
 
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
@@ -85,7 +86,8 @@ class LDMClassifier(MarginClassifier):
         - "dcd": the paper's Algorithm 1, coordinate descent on an explicit dual matrix; for comparison.
         - "asgd": the paper's Algorithm 2, averaged stochastic gradients (linear kernel); rough, allows ``partial_fit``.
 
-        "auto" picks by kernel and shape, and says what it picked in ``solver_``.
+        "auto" picks by kernel and shape, and says what it picked in ``solver_``. Where a solver stalls above ``tol``,
+        others go on from its best point, except for "dcd" and "asgd", which are the paper's algorithms alone.
 
     tol : float, default=1e-4
         Relative duality gap at which a solver stops.
@@ -141,7 +143,7 @@ class LDMClassifier(MarginClassifier):
         Iterations of the longest two-class problem.
 
     solver_ : str
-        Solver used.
+        Solver used, at first: others take over where it stalls.
 
     n_features_in_ : int
         Number of features seen in ``fit``.
@@ -299,34 +301,59 @@ class LDMClassifier(MarginClassifier):
         return last[k] if fits else None
 
     def _solve(self, objective, setting, signs, weights, start, rng, report):
-        """Call the solver for one two-class problem."""
+        """Solve one two-class problem; a solver that stalls hands over to the next that can take it."""
         limit = 1000 if self.max_iter is None else self.max_iter
         options = {"tol": self.tol, "max_iter": limit, "report": report}
-        if self.solver_ in ("block", "dcd"):
-            descend = block_descent.solve_dcd if self.solver_ == "dcd" else block_descent.solve
-            found = descend(objective, setting.gram, signs, weights, start=start, rng=rng, **options)
+        problem = (objective, setting, signs, weights)
+
+        def attempt(solver, best):
+            begin = start if best is None else best
+            if best is not None and solver != "augmented-lagrangian" and not best.gap < 1.0:
+                begin = None  # a solution that says nothing is no place to start from
+            return self._call(solver, *problem, begin, rng, options)
+
+        attempts = [functools.partial(attempt, solver) for solver in self._line_up(setting)]
+        unfinished = [Status.STALLED]
+        if self.max_iter is None:  # nobody asked for the limit
+            unfinished.append(Status.ITERATION_LIMIT)
+        return hand_over(attempts, self.tol, unfinished)
+
+    def _line_up(self, setting):
+        """Return the solvers to try in turn; the paper's own stay alone, and a Gram matrix without rows serves one."""
+        if self.solver_ in ("dcd", "asgd") or setting.rows is None:
+            return [self.solver_]
+        sizes = {"interior-point": n_columns(setting.rows), "block": n_rows(setting.rows)}
+        affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
+        others = ["coordinate-descent", "augmented-lagrangian", *sorted(affordable, key=sizes.get)]
+        return [self.solver_, *(solver for solver in others if solver != self.solver_)]
+
+    def _call(self, solver, objective, setting, signs, weights, start, rng, options):
+        """Call one solver."""
+        if solver in ("block", "dcd"):
+            descend = block_descent.solve_dcd if solver == "dcd" else block_descent.solve
+            found = descend(objective, setting.gram_of_rows(), signs, weights, start=start, rng=rng, **options)
             return self._on_columns(objective, setting, signs, weights, found)
         problem = (objective, setting.rows, signs, weights)
-        if self.solver_ == "asgd":
+        if solver == "asgd":
             return stochastic.solve(*problem, rng=rng, **options | {"max_iter": self.max_iter})
-        if self.solver_ == "interior-point":
+        if solver == "augmented-lagrangian":
+            return augmented_lagrangian.solve(*problem, start=start, **options)
+        if solver == "interior-point":
             return interior_point.solve(*problem, start=start, rng=rng, **options)
-        first = coordinate_descent.solve(*problem, start=start, rng=rng, **options)
-        if first.status is not Status.STALLED:
-            return first
-        second = augmented_lagrangian.solve(*problem, start=first, **options)
-        return second._replace(n_iter=first.n_iter + second.n_iter)
+        return coordinate_descent.solve(*problem, start=start, rng=rng, **options)
 
     def _on_columns(self, objective, setting, signs, weights, found):
         """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
-        if self.kernel != "linear" or setting.factor is not None or found.status is Status.INFEASIBLE:
-            return found
         rows = setting.rows
+        if rows is None:
+            return found
         w = add_rows(rows, np.arange(len(signs)), found.coef, np.zeros(n_columns(rows)))
         scores(rows, w, z := np.empty(len(signs)))
-        now = certify(objective, rows, signs, weights, w, signs * z, found.dual)
-        gap = relative(now.objective - max(lower_bound(now), lower_bound(found)), now.objective)
-        return conclude(now._replace(gap=gap, n_iter=found.n_iter), self.tol, found.status)
+        now = certify(objective, rows, signs, weights, w, signs * z, found.dual)._replace(n_iter=found.n_iter)
+        if found.status is Status.INFEASIBLE:  # for the rows to prove: they have twice the digits of their products
+            return conclude(now, self.tol, Status.STALLED)
+        lower = max(lower_bound(now), lower_bound(found))
+        return conclude(now._replace(gap=relative(now.objective - lower, now.objective)), self.tol, found.status)
 
     def _refuse_infeasible(self, solutions):
         if any(solution.status is Status.INFEASIBLE for solution in solutions):
@@ -401,7 +428,10 @@ class LDMClassifier(MarginClassifier):
                 objective, rows, signs, data.weights, stream.seen, eta, stream.first_piece, stream.rng, state
             )
         self.n_iter_ += 1
-        self._store_linear([state.average() for state in stream.states])
+        averages = [state.average() for state in stream.states]
+        if not np.isfinite(averages).all():
+            raise ValueError("LDMClassifier: the weights overflow; scale the features, for instance by StandardScaler.")
+        self._store_linear(averages)
         return self
 
     def _begin_stream(self, objective, rows, problems, weights):
@@ -445,6 +475,11 @@ class _Setting(NamedTuple):
         """Return one coefficient a training row from the solver's own."""
         if self.factor is None:
             return self.gram.row_coefficients(coef)
-        if self.gram is not None:
-            coef = self.factor.features.T @ coef
         return self.factor.row_coefficients(coef)
+
+    def gram_of_rows(self):
+        """Return the Gram matrix, made of the rows if there is none."""
+        if self.gram is not None:
+            return self.gram
+        everything = np.arange(n_rows(self.rows))
+        return FullGram(inner_products(self.rows, everything, everything))

@@ -10,7 +10,7 @@ from margindist.solvers._rows import add_rows, squares
 
 _ROUNDING = 1e-13  # relative error of an objective's value: what a difference of two such values cannot tell
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
-_LONGEST = 1e5  # a hard margin needs weights at least this long (in units of the longest row): not separable
+_LONGEST = 1e9  # a hard margin needs weights at least this long (in units of the longest row): not separable
 
 # A solver calls ``report(iteration, coef, objective, gap)`` once an iteration; True asks it to stop.
 Report = Callable[[int, np.ndarray, float, float], bool]
@@ -53,7 +53,8 @@ def conclude(found, tol, ended):
         return found._replace(status=Status.OPTIMAL)
     if found.status is Status.INFEASIBLE:
         return found
-    return found._replace(status=Status.STALLED if ended is Status.OPTIMAL else ended)
+    contradicted = ended is Status.OPTIMAL or (ended is Status.INFEASIBLE and np.isfinite(found.objective))
+    return found._replace(status=Status.STALLED if contradicted else ended)
 
 
 def certify(objective, rows, signs, weights, coef, margins, beta):
@@ -77,12 +78,13 @@ def certify(objective, rows, signs, weights, coef, margins, beta):
     return Solution(coef, beta, value, relative(gap, value))
 
 
-def inseparable(beta, square, longest_square):
+def inseparable(beta, square, longest_square, longest=_LONGEST):
     """Tell whether multipliers prove that a hard margin needs extremely long weights, from ‖Σβyx‖² and the rows' max.
 
-    Margins of at least 1 give Σβ ≤ w·Σβyx, so that ‖w‖ ≥ Σβ / ‖Σβyx‖.
+    Margins of at least 1 give Σβ ≤ w·Σβyx, so that ‖w‖ ≥ Σβ / ‖Σβyx‖. What counts as extreme must be out of reach of
+    rounding only: rows with one large column in common are separated by weights that are long beside it.
     """
-    return bool(beta.any()) and beta.sum() * np.sqrt(longest_square) >= _LONGEST * np.sqrt(max(0.0, square))
+    return bool(beta.any()) and beta.sum() * np.sqrt(longest_square) >= longest * np.sqrt(max(0.0, square))
 
 
 def lower_bound(solution):
@@ -90,6 +92,39 @@ def lower_bound(solution):
     if not np.isfinite(solution.gap):
         return -np.inf
     return solution.objective - (solution.gap + _ROUNDING) * abs(solution.objective)
+
+
+def better(best, now):
+    """Return the one of two solutions that has the lower objective, with the gap that both their bounds prove."""
+    if best is None:
+        return now
+    winner = best if best.objective < now.objective else now
+    lower = max(lower_bound(best), lower_bound(now))
+    if lower <= lower_bound(winner):
+        return winner
+    return winner._replace(gap=relative(winner.objective - lower, winner.objective))
+
+
+def hand_over(attempts, tol, unfinished=(Status.STALLED,)):
+    """Call solvers in turn, each with the best solution so far, until one proves its result; return the best solution.
+
+    A solver that ends otherwise than ``unfinished`` has the last word. One that loses all digits is passed over, unless
+    all of them do.
+    """
+    best, n_iter, failure = None, 0, None
+    for attempt in attempts:
+        try:
+            found = attempt(best)
+        except (np.linalg.LinAlgError, ArithmeticError) as error:
+            failure = error
+            continue
+        n_iter += found.n_iter
+        best = conclude(better(best, found)._replace(n_iter=n_iter), tol, found.status)
+        if best.status not in unfinished:
+            return best
+    if best is None:
+        raise failure
+    return best
 
 
 def relative(gap, value):

@@ -11,24 +11,26 @@ which is smooth and piecewise quadratic, by Newton's method, and then sets β to
 
 A Newton step solves (Q + σ Z_A'Z_A) dw = −∇F, A the rows strictly between their bounds, by conjugate gradients with the
 preconditioner (I + σ Z_A'Z_A)⁻¹ = I − Z_A'(I/σ + K_AA)⁻¹Z_A: a factorisation of the size of A, however many columns
-there are, in single precision.
+there are.
 """
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
-from margindist.solvers._rows import add_rows, inner_products, scores, some_scores
-from margindist.solvers._solution import Status, certify, conclude
+from margindist.solvers._rows import add_rows, inner_products, n_columns, scores, some_scores, squares
+from margindist.solvers._solution import Status, better, certify, conclude
 
 _GROW = 4.0  # the penalty grows by this factor after every update of the multipliers
+_PATIENCE = 100  # Newton steps and updates of the multipliers, together, without progress after which to end
+_CONDITION = 1e15  # a penalty times a squared row at most: beyond, rounding spoils the Newton steps
 _MAX_FACTOR = 5000  # rows in the preconditioner at most
 _MAX_CG = 200  # conjugate gradient steps for one Newton direction
 _SHORTEST = 1e-12  # step where rounding leaves no descent
 _MAX_INNER = 50  # Newton steps between two updates of the multipliers
 
 
-def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, report=None):
+def solve(objective, rows, signs, weights, *, start=None, tol=1e-6, max_iter=200, report=None):
     """Minimise from where another method left off.
 
     Parameters
@@ -39,7 +41,7 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
         Training rows.
     signs, weights : ndarray of shape (n_rows,)
         Labels -1 or +1, and positive sample weights.
-    start : Solution
+    start : Solution, optional
         Coefficients and multipliers to start from.
     tol : float
         Relative duality gap to reach.
@@ -53,16 +55,22 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
     Solution
     """
     model = _Model(objective, rows, signs, weights)
-    w, beta = start.coef.copy(), start.dual
+    w, beta = np.zeros(n_columns(rows)), np.zeros(len(signs))
+    if start is not None:
+        w, beta = start.coef.copy(), start.dual
     z = model.margins(w)
-    sigma, n_iter, ended = model.first_penalty(beta, z), 0, None
+    sigma = model.first_penalty(beta, z)
+    best, n_iter, since, ended = None, 0, 0, None
     while ended is None:
+        before = np.inf if best is None else best.gap
+        steps_before = n_iter
         for _ in range(_MAX_INNER):
             multipliers, gradient = model.slopes(w, z, beta, sigma)
             now = certify(objective, rows, signs, weights, w, z, multipliers)
+            best = better(best, now)
             scale = abs(now.objective) if np.isfinite(now.objective) else 0.5 * (w @ w)  # infinite: no hard margin yet
             spare = max(objective.complementarity(multipliers, z, weights), tol * scale)
-            if n_iter == max_iter or now.gap <= tol or gradient @ gradient <= 0.6 * spare:
+            if n_iter == max_iter or best.gap <= tol or gradient @ gradient <= 0.6 * spare:
                 break
             direction = model.newton_direction(gradient, multipliers, sigma)
             dz = model.margins(direction)
@@ -71,14 +79,17 @@ def solve(objective, rows, signs, weights, *, start, tol=1e-6, max_iter=200, rep
             z = model.margins(w)  # not z + step * dz: the rounding of long steps would stay in the certificate
             if step <= _SHORTEST:
                 break
-        beta, sigma = multipliers, sigma * _GROW
-        if report is not None and report(n_iter, now.coef, now.objective, now.gap):
+        beta, sigma = multipliers, min(sigma * _GROW, model.largest_penalty)
+        since = 0 if best.gap < 0.9 * before else since + 1 + n_iter - steps_before
+        if report is not None and report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED
-        elif now.gap <= tol or now.status is Status.INFEASIBLE or not sigma <= 1e14:
+        elif now.status is Status.INFEASIBLE:
+            best, ended = now, Status.INFEASIBLE
+        elif best.gap <= tol or since > _PATIENCE:
             ended = Status.STALLED
         elif n_iter >= max_iter:
             ended = Status.ITERATION_LIMIT
-    return conclude(now._replace(n_iter=n_iter), tol, ended)
+    return conclude(best._replace(n_iter=n_iter), tol, ended)
 
 
 class _Model:
@@ -91,8 +102,10 @@ class _Model:
         self.upper = objective.C * weights
         self.place = np.full(len(signs), -1)
         self.known = np.empty(0, dtype=np.intp)
-        self.products = np.empty((0, 0), dtype=np.float32)
+        self.products = np.empty((0, 0))
         self.factor, self.factor_rows = None, self.known
+        squares(rows, lengths := np.empty(len(signs)))
+        self.largest_penalty = _CONDITION / max(lengths.max(), np.finfo(float).tiny)
 
     def margins(self, w):
         z = np.empty(len(self.signs))
@@ -104,8 +117,8 @@ class _Model:
         """Return the penalty that turns the margins' errors into changes of the multipliers' own size."""
         free = (beta > 0.0) & (beta < self.upper)
         if not free.any():
-            return 1.0
-        return np.median(beta[free]) / max(1e-3, np.median(np.abs(1.0 - z[free])))
+            return min(1.0, self.largest_penalty)
+        return min(np.median(beta[free]) / max(1e-3, np.median(np.abs(1.0 - z[free]))), self.largest_penalty)
 
     def slopes(self, w, z, beta, sigma):
         """Return the clipped multipliers and the gradient of F."""
@@ -160,7 +173,7 @@ class _Model:
         self.factor_rows, self.factor = which, None
         if len(which):
             system = self._inner_products(which)
-            rounding = 1e-6 * system.diagonal().max()  # single precision, and equal rows make the products singular
+            rounding = 1e-14 * len(which) * system.diagonal().max()  # equal rows make the products singular
             system[np.diag_indices_from(system)] += 1.0 / sigma + rounding
             self.factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
 
@@ -170,7 +183,7 @@ class _Model:
             return vector.copy()
         which, signs = self.factor_rows, self.signs[self.factor_rows]
         part = some_scores(self.rows, which, vector, np.empty(len(which))) * signs
-        inner = cho_solve(self.factor, part.astype(np.float32), check_finite=False)
+        inner = cho_solve(self.factor, part, check_finite=False)
         return add_rows(self.rows, which, -signs * inner, vector.copy())
 
     def _inner_products(self, which):
@@ -180,7 +193,7 @@ class _Model:
             self.place[:], self.known, self.products, new = -1, self.known[:0], self.products[:0, :0], which
         if len(new):
             old, known = len(self.known), np.concatenate([self.known, new])
-            products = np.empty((len(known), len(known)), dtype=np.float32)
+            products = np.empty((len(known), len(known)))
             products[:old, :old] = self.products
             products[old:] = inner_products(self.rows, new, known) * np.outer(self.signs[new], self.signs[known])
             products[:old, old:] = products[old:, :old].T

@@ -42,7 +42,7 @@ from scipy.linalg.blas import dgemm
 from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, Status, conclude, inseparable, lower_bound, relative
+from margindist.solvers._solution import Solution, Status, better, conclude, inseparable, relative
 
 _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
@@ -56,6 +56,7 @@ _ROUNDS = 3
 _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
 _ATTEMPTS = 50  # certificates; one or two as a rule
 _PATIENCE = 100  # blocks without progress after which to change the method
+_LONGEST = 1e7  # a hard margin needs weights at least this long: half the digits of a Gram matrix are those of squares
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
 
@@ -117,7 +118,7 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     else:
         beta = np.minimum(start.dual, problem.upper)
     z = _model_margins(problem, curvature, beta)
-    n_iter, best, lower, goal, fallback = 0, None, -np.inf, 0.5 * tol, _factor_affordable(gram)
+    n_iter, best, goal, fallback = 0, None, 0.5 * tol, _factor_affordable(gram)
     for _ in range(_ATTEMPTS):
         before = n_iter
         n_iter, ended = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report)
@@ -125,16 +126,14 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
             beta, z = _interior_point(problem, tol)
             fallback, ended = False, None
         now, exact_z = certify(objective, gram, signs, weights, beta, z)
-        lower = max(lower, lower_bound(now))
-        best = now if best is None or now.objective < best.objective else best
-        gap = relative(best.objective - lower, best.objective)
-        if objective.hard and not gap <= tol and _inseparable(problem, beta):
+        best = better(best, now)
+        if np.isinf(best.objective) and _inseparable(problem, beta):
             ended = Status.INFEASIBLE
-        if ended or gap <= tol:
+        if ended or best.gap <= tol:
             break
         z = _correct(problem, curvature, z, exact_z)
-        goal = 0.1 * max(min(gap, 1.0), tol) if n_iter > before else 0.1 * goal
-    return conclude(best._replace(gap=gap, n_iter=n_iter), tol, ended or Status.STALLED)
+        goal = 0.1 * max(min(best.gap, 1.0), tol) if n_iter > before else 0.1 * goal
+    return conclude(best._replace(n_iter=n_iter), tol, ended or Status.STALLED)
 
 
 def certify(objective, gram, signs, weights, beta, margins):
@@ -283,7 +282,7 @@ def _inseparable(problem, beta):
     image = np.zeros(problem.gram.n)
     signed = problem.signs[used] * beta[used]
     problem.gram.add_columns(used, signed, image)
-    return inseparable(beta, signed @ image[used], problem.gram.diagonal.max())
+    return inseparable(beta, signed @ image[used], problem.gram.diagonal.max(), _LONGEST)
 
 
 def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
@@ -434,7 +433,7 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
     share = weights / weights.sum()
     beta = np.zeros(gram.n) if start is None else np.minimum(start.dual, upper)
     z = H @ (objective.lambda2 * share + beta)
-    best, lower, ended, check = None, -np.inf, None, 1
+    best, ended, check = None, None, 1
     for n_iter in range(max_iter + 1):
         if n_iter > 0:
             dcd_pass(H, upper, beta, z)
@@ -443,21 +442,19 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
         check = n_iter + max(1, n_iter // 4)
         z = H @ (objective.lambda2 * share + beta)
         now, _ = certify(objective, gram, signs, weights, beta, z)
-        lower = max(lower, lower_bound(now))
-        best = now if best is None or now.objective < best.objective else best
-        gap = relative(best.objective - lower, best.objective)
-        if report is not None and report(n_iter, best.coef, best.objective, gap):
+        best = better(best, now)
+        if report is not None and report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED
-        elif objective.hard and not gap <= tol:
-            proved = _inseparable(_Problem(objective, gram, signs, weights, upper), beta)
-            ended = Status.INFEASIBLE if proved else None
-        if ended or gap <= tol:
+        elif np.isinf(best.objective) and _inseparable(_Problem(objective, gram, signs, weights, upper), beta):
+            ended = Status.INFEASIBLE
+        if ended or best.gap <= tol:
             break
     if ended is None and np.isinf(best.objective):
         # Multipliers that grow by a step per pass would take too long to prove that there is no hard margin.
         other = solve(objective, gram, signs, weights)
-        ended = Status.INFEASIBLE if other.status is Status.INFEASIBLE else None
-    return conclude(best._replace(gap=gap, n_iter=n_iter), tol, ended or Status.ITERATION_LIMIT)
+        if other.status is Status.INFEASIBLE:
+            return other._replace(n_iter=n_iter)
+    return conclude(best._replace(n_iter=n_iter), tol, ended or Status.ITERATION_LIMIT)
 
 
 @njit(cache=True, nogil=True)

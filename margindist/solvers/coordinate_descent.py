@@ -19,7 +19,7 @@ from numba import njit
 
 from margindist.objectives import coordinate_step
 from margindist.solvers._rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
-from margindist.solvers._solution import Status, certify, conclude, lower_bound, relative
+from margindist.solvers._solution import Status, better, certify, conclude
 
 _FIRST_LOOK = 6  # passes before the first look at the gap; then every half as many again as done so far
 _PATIENCE = 60  # passes before giving up is considered
@@ -55,13 +55,15 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     rng = np.random.default_rng(0) if rng is None else rng
     everything, total = np.arange(m), weights.sum()
     squares(rows, lengths := np.empty(m))
+    if objective.hard and not lengths.all():  # a row of zeros has margin 0 whatever the weights: its multiplier says so
+        return certify(objective, rows, signs, weights, np.zeros(d), np.zeros(m), (lengths == 0.0).astype(float))
     mean_row = add_rows(rows, everything, signs * weights / total, np.zeros(d))
     upper = objective.upper(weights)
     beta = np.zeros(m) if start is None else np.minimum(start.dual, upper)
     a = objective.dual_coef(beta, np.zeros(m), weights)
     w = add_rows(rows, everything, signs * a, np.zeros(d))
     mean = mean_row @ w
-    best, lower, look, active, bar = None, -np.inf, _FIRST_LOOK, everything, np.inf
+    best, look, active, bar = None, _FIRST_LOOK, everything, np.inf
     for n_iter in range(1, max_iter + 1):
         order = rng.permutation(active)
         idle = 0.0 if np.isinf(bar) else 0.1 * bar * objective.drift(total)
@@ -75,14 +77,11 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
             continue
         scores(rows, w, z := np.empty(m))
         z *= signs
-        now = certify(objective, rows, signs, weights, w, z, beta)
+        now = certify(objective, rows, signs, weights, w.copy(), z, beta.copy())
         if now.status is Status.INFEASIBLE:
             return now._replace(n_iter=n_iter)
-        lower = max(lower, lower_bound(now))
         previous = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
-        if best is None or now.objective < best.objective:
-            best = now._replace(coef=now.coef.copy(), dual=beta.copy())
-        best = best._replace(gap=relative(best.objective - lower, best.objective), n_iter=n_iter)
+        best = better(best, now)._replace(n_iter=n_iter)
         if report is not None and report(n_iter, best.coef, best.objective, best.gap):
             return conclude(best, tol, Status.STOPPED)
         if best.gap <= tol:

@@ -34,6 +34,9 @@ _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _LOOK = 3  # iterations between two looks at the rows outside the working set
 _SMALL = 1000  # rows from which on making the working set smaller pays
 _FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
+_CENTRE = 0.5  # fraction of the products s∘β and ξ∘e that a step back towards the central path aims at
+_CYCLE = 3  # iterations without progress after which to take such steps: Mehrotra's can go round in circles
+_GIVE_UP = 30  # iterations without progress after which to end
 _NO_STEP = 1e-10  # a step this short means that rounding has taken over
 _SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
@@ -127,6 +130,7 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
     working, pull, lost = _split(problem, inside, short, q)
     w, point = _starting_point(working, Q, pull, start)
     ended = Status.STALLED
+    least, since = np.inf, 0  # what the products and the residual came down to, and the iterations since then
     for n_iter in range(max_iter + 1):
         residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
         loss, gap = _loss_and_complementarity(working.upper, point)
@@ -140,7 +144,7 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
                 inside |= joining
                 working, pull, lost = _split(problem, inside, short, q)
                 residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
-                gap = np.inf
+                gap = least = np.inf
         if report is not None and report(n_iter, w, value, gap / abs(value)):
             ended = Status.STOPPED
             break
@@ -149,8 +153,15 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
         if n_iter == max_iter:
             ended = Status.ITERATION_LIMIT
             break
+        left = point.slack @ point.beta + 0.5 * (residual @ residual)
+        if soft:
+            left += point.xi @ (working.upper - point.beta)
+        since = 0 if left < 0.9 * least else since + 1
+        least = min(left, least)
+        if since > _GIVE_UP:
+            break
         try:
-            dw, move, step = _step(working, Q, residual, point)
+            dw, move, step = _step(working, Q, residual, point, bold=since < _CYCLE)
         except LinAlgError:
             step = 0.0
         if step < _NO_STEP:
@@ -171,12 +182,15 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
 
 
 def _first_choice(problem, start):
-    """Return which rows to work on, and which rows are short of margin 1: by a guess, else all and none."""
+    """Return which rows to work on, and which of the others are short of margin 1: by a guess, else all and none."""
+    none = np.zeros(len(problem.which), dtype=bool)
     if start is None:
-        return np.ones(len(problem.which), dtype=bool), np.zeros(len(problem.which), dtype=bool)
+        return ~none, none
     beyond = _margins(problem, start) - 1.0
-    distance = np.abs(beyond) if np.isfinite(problem.upper[0]) else beyond  # a hard margin leaves no row short
-    return distance <= np.quantile(distance, _NEAREST), beyond < 0.0
+    if np.isfinite(problem.upper[0]):
+        distance = np.abs(beyond)
+        return distance <= np.quantile(distance, _NEAREST), beyond < 0.0
+    return beyond <= max(0.0, np.quantile(beyond, _NEAREST)), none  # a hard margin leaves no row short
 
 
 def _starting_point(working, Q, pull, start):
@@ -248,8 +262,11 @@ def _factorise(system):
     return cho_factor(system.T, lower=False, overwrite_a=True, check_finite=False)
 
 
-def _step(working, Q, residual, point):
-    """Return Mehrotra's direction in w and in the row variables, and how far to go along it."""
+def _step(working, Q, residual, point, bold):
+    """Return the direction in w and in the row variables, and how far to go along it.
+
+    Mehrotra's direction is ``bold``; the other one goes back towards the central path.
+    """
     rows, which = working.rows, working.which
     pairs = 2 if np.isfinite(working.upper[0]) else 1
     move = _Point(*(np.empty_like(point.z) for _ in range(4)))
@@ -261,9 +278,12 @@ def _step(working, Q, residual, point):
     dw = cho_solve(factor, add_rows(rows, which, coef, residual.copy()), check_finite=False)
     length, now, slope, bend = _predict(working, dw, point, t, move)
     ahead = now + length * (slope + length * bend)
-    _correct(working, now / (pairs * working.weights.sum()) * (ahead / now) ** 3, point, t, move, rho, coef)
+    centring, bends = ((ahead / now) ** 3, 1.0) if bold else (_CENTRE, 0.0)
+    target = centring * now / (pairs * working.weights.sum())
+    _correct(working, target, bends, point, t, move, rho, coef)
     dw = cho_solve(factor, add_rows(rows, which, coef, residual.copy()), check_finite=False)
-    return dw, move, min(1.0, _SHORTEN * _direct(working, dw, point, t, rho, move))
+    step = min(1.0, _SHORTEN * _direct(working, dw, point, t, rho, move))
+    return dw, move, step if np.isfinite(dw).all() else 0.0
 
 
 @njit(cache=True, nogil=True)
@@ -312,13 +332,13 @@ def _predict(working, dw, point, t, move):
 
 
 @njit(cache=True, nogil=True)
-def _correct(working, target, point, t, move, rho, coef):
-    """Aim at the target with Mehrotra's second-order terms; leave the complementarity residuals in ``move``."""
+def _correct(working, target, bends, point, t, move, rho, coef):
+    """Aim at the target, with ``bends`` times the second-order terms; leave the products' residuals in ``move``."""
     for i in range(len(t)):
         beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
         e, aim = working.upper[i] - beta, target * working.weights[i]
-        rest_slack = aim - slack * beta - move.slack[i] * move.beta[i]
-        rest_xi = aim - xi * e + move.xi[i] * move.beta[i] if xi > 0.0 else 0.0
+        rest_slack = aim - slack * beta - bends * move.slack[i] * move.beta[i]
+        rest_xi = aim - xi * e + bends * move.xi[i] * move.beta[i] if xi > 0.0 else 0.0
         rho[i] = rest_slack / beta - rest_xi / e - (point.z[i] - 1.0 + xi - slack)
         move.slack[i], move.xi[i] = rest_slack, rest_xi
         coef[i] = working.signs[i] * t[i] * rho[i]

@@ -25,6 +25,8 @@ _PASSES = 5  # the paper's T
 _CALIBRATION_ROWS = 1000
 _BOUND_PASSES = 12  # of coordinate descent, for a lower bound on the optimum
 _RESCALE = 1e5
+_SHRINK = 2.0**8  # a step at which the weights overflow is made shorter by this
+_SHORTEST = 2.0**-960
 
 
 class State(NamedTuple):
@@ -103,9 +105,14 @@ def calibrate(objective, rows, signs, weights, rng):
         state = new_state(n_columns(rows))
         same_draws = np.random.default_rng(seed)
         run_pass(objective, part, signs, weights, weights.sum(), eta, 0, same_draws, state)
-        return _value(objective, part, signs, weights, state.weights())
+        with np.errstate(over="ignore", invalid="ignore"):  # a step that is too long shows by it
+            value = _value(objective, part, signs, weights, state.weights())
+        return value if np.isfinite(value) else np.inf
 
     best, best_cost = 1.0, cost(1.0)
+    while np.isinf(best_cost) and best > _SHORTEST:
+        best /= _SHRINK
+        best_cost = cost(best)
     for factor in (2.0, 0.5):
         eta = best * factor
         while (now := cost(eta)) < best_cost:
