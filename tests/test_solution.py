@@ -55,6 +55,7 @@ def test_the_better_of_two_has_the_lower_objective_and_the_higher_bound():
         assert both.objective == 10.0
         assert both.gap == pytest.approx(0.12)
     assert better(None, low) is low
+    assert better(low, solution(np.nan)._replace(objective=np.nan)) is low
 
 
 def outcome(gap, status):

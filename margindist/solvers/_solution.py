@@ -98,7 +98,7 @@ def better(best, now):
     """Return the one of two solutions that has the lower objective, with the gap that both their bounds prove."""
     if best is None:
         return now
-    winner = best if best.objective < now.objective else now
+    winner = now if now.objective <= best.objective else best  # best if now is no number
     lower = max(lower_bound(best), lower_bound(now))
     if lower <= lower_bound(winner):
         return winner

@@ -140,8 +140,9 @@ class _Model:
         longest = 1.0
         while slope(longest) < 0.0 and longest < 64.0:
             longest *= 2.0
-        if slope(longest) <= 0.0:
-            return longest
+        end = slope(longest)
+        if not end > 0.0:
+            return longest if end <= 0.0 else _SHORTEST  # not a number: an overflow
         return brentq(slope, 0.0, longest, xtol=1e-12, rtol=1e-3) or _SHORTEST
 
     def newton_direction(self, gradient, multipliers, sigma):
