@@ -163,7 +163,11 @@ def _truth(dataset, name):
 def _columns_of(fitted, kind):
     """Return the names of the columns that the model takes as this kind."""
     coder = fitted[0] if hasattr(fitted, "steps") else None
-    return tuple(name for step, _, names in getattr(coder, "transformers_", ()) if step == kind for name in names)
+    if not hasattr(coder, "transformers_") or not hasattr(coder, "feature_names_in_"):
+        return ()
+    if kind not in coder.named_transformers_:
+        return ()
+    return tuple(coder.feature_names_in_[coder._transformer_to_input_indices[kind]])
 
 
 def _arranged(dataset, fitted, metadata):

@@ -436,8 +436,9 @@ def train(
     dataset, _ = _dataset(data, y, target, data_dir)
     counts = _class_counts(dataset)
     shape = _shape(dataset.X, len(counts))
-    coder = encoder(dataset.X)
-    X = coder.fit_transform(dataset.X)
+    table = _named_table(dataset)
+    coder = encoder(table)
+    X = coder.fit_transform(table)
     base = BY_KEY[method].estimator(seed).set_params(**given)
     grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
     notes, least = encoding_notes(dataset.X), min(counts.values())
@@ -454,6 +455,18 @@ def train(
         model, inner = base.fit(X, dataset.y), None
     fitted = Pipeline([("encode", coder), ("classify", model)])
     return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner, notes)
+
+
+def _named_table(dataset):
+    """Return the features with the names of their columns, by which the fitted model finds them again."""
+    names = dataset.feature_names
+    if hasattr(dataset.X, "columns") or sp.issparse(dataset.X) or not names or len(set(names)) < len(names):
+        return dataset.X
+    try:
+        import pandas as pd
+    except ImportError:
+        return dataset.X
+    return pd.DataFrame(dataset.X, columns=list(names))
 
 
 def _dataset(data, y, target, data_dir):

@@ -48,6 +48,8 @@ def encoder(X):
     if not hasattr(X, "columns"):
         return _imputed("mean", "scale", MinMaxScaler())
     kinds = _kinds(X)
+    if len(kinds["numbers"]) == X.shape[1]:
+        kinds["numbers"] = slice(None)  # all columns: found by name in tables, by position in arrays
     parts = (
         ("numbers", _imputed("mean", "scale", MinMaxScaler())),
         ("categories", _imputed("most_frequent", "encode", _one_hot())),

@@ -68,7 +68,7 @@ def all_or_nothing(method, *, anew=False):
         try:
             if anew:
                 for name in [name for name in before if name.endswith("_") or name in ("_stream", "_memory")]:
-                    delattr(self, name)
+                    del vars(self)[name]
             return method(self, *args, **kwargs)
         except BaseException:
             vars(self).clear()

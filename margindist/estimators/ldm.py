@@ -414,6 +414,11 @@ class LDMClassifier(MarginClassifier):
             Itself.
         """
         self._check_parameters()
+        if hasattr(self, "classes_") and not hasattr(self, "_stream"):
+            raise ValueError(
+                "LDMClassifier.partial_fit goes on from partial_fit, but this estimator was fitted by fit or comes "
+                "from a model file, which keep nothing to go on from; take a new one, and give it all pieces."
+            )
         data = self._validate_training_data(X, y, sample_weight, classes=classes, piece=True)
         self.solver_ = self._pick_solver(data.X)
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
@@ -435,11 +440,6 @@ class LDMClassifier(MarginClassifier):
         return self
 
     def _begin_stream(self, objective, rows, problems, weights):
-        if hasattr(self, "n_iter_"):
-            raise ValueError(
-                "LDMClassifier.partial_fit goes on from partial_fit, but this estimator was fitted by fit; take a new "
-                "one, and give it all pieces."
-            )
         rng = self._rng()
         etas = [stochastic.calibrate(objective, rows, signs, weights, rng) for signs in problems]
         states = [stochastic.new_state(n_columns(rows)) for _ in problems]

@@ -125,6 +125,11 @@ class _OnlineClassifier(MarginClassifier):
                 f"{type(self).__name__}: partial_fit needs the rows themselves, so kernel='precomputed' works with fit "
                 f"only."
             )
+        if hasattr(self, "classes_") and not hasattr(self, "_memory"):
+            raise ValueError(
+                f"{type(self).__name__}: partial_fit goes on from what was learnt before, which a model file does not "
+                f"keep; fit a clone, or keep the learner itself by pickle."
+            )
         batch = self._quick_batch(X, y, classes)
         if batch is None:
             data = self._validate_training_data(X, y, classes=classes, piece=True)
@@ -248,7 +253,7 @@ class _OnlineClassifier(MarginClassifier):
     def _tracks(self, name):
         """Return the learners' records, from which attributes are made when asked for: a call need not."""
         if "_memory" not in self.__dict__:
-            raise AttributeError(f"{type(self).__name__} has {name} only after a fit.")
+            raise AttributeError(f"{type(self).__name__} has {name} only after a fit, not from a model file.")
         learners = self._memory.learners
         return [state.track for state in learners] if self._memory.kernel is None else learners.tracks
 
@@ -256,6 +261,8 @@ class _OnlineClassifier(MarginClassifier):
     def coef_(self):
         """Weights of the features, one row a two-class problem; linear models only."""
         memory = self.__dict__.get("_memory")
+        if "coef_" in self.__dict__:  # from a model file
+            return self.__dict__["coef_"]
         if memory is None or memory.kernel is not None:
             raise AttributeError(f"{type(self).__name__} has coef_ only after a fit with kernel='linear'.")
         return np.vstack([online.weights(state) for state in memory.learners])
@@ -263,6 +270,8 @@ class _OnlineClassifier(MarginClassifier):
     @property
     def intercept_(self):
         """Intercepts, one a two-class problem."""
+        if "intercept_" in self.__dict__:  # from a model file
+            return self.__dict__["intercept_"]
         return np.array([track[0].bias for track in self._tracks("intercept_")])
 
     @property
