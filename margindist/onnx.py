@@ -4,6 +4,10 @@ A score is a sum the graph writes out: :math:`w \cdot x + b` for linear models, 
 with the support vectors as constants for kernels. Kernel coefficients may be large and of opposite signs, and their sum
 small, so the arithmetic inside is float64 whatever the inputs are; only what comes in and goes out has the type asked
 for.
+
+The usual preprocessing is written out here too, rather than by skl2onnx: its converters compute some steps in float32,
+and refuse columns of texts with missing values, which :func:`margindist.datasets.encoder` takes. Any other step of
+scikit-learn is converted by skl2onnx, where that is installed, and put into the graph.
 """
 
 import json
@@ -39,6 +43,7 @@ __all__ = ["to_onnx"]
 
 _OPSET = 17
 _OLDEST_OPSET = 13
+_ML_OPSET = {"ai.onnx.ml": 2}
 _LINEAR = (LinearSVC, LogisticRegression, RidgeClassifier)
 
 
@@ -59,8 +64,8 @@ def to_onnx(
     model : estimator
         A classifier of this library, or ``LinearSVC``, ``LogisticRegression`` or ``RidgeClassifier``, alone or at the
         end of a pipeline with ``MinMaxScaler``, ``MaxAbsScaler``, ``StandardScaler``, ``Normalizer``,
-        ``SimpleImputer``, ``OneHotEncoder`` and ``ColumnTransformer``. Of a search over parameters the best model is
-        taken. Kernels that are functions cannot be exported.
+        ``SimpleImputer``, ``OneHotEncoder`` and ``ColumnTransformer``; with skl2onnx installed, any other step that it
+        can convert. Of a search over parameters the best model is taken. Kernels that are functions cannot be exported.
     feature_names : iterable of str, default=None
         If given, every feature is an input of its own of this name and shape (n_samples, 1). Otherwise there is
         one input ``X`` of shape (n_samples, n_features), unless the model takes texts: then every column is an input,
@@ -102,9 +107,9 @@ def to_onnx(
     n_features = model.n_features_in_
     texts = _text_columns(model, list(range(n_features)))
     names = _input_names(model, feature_names, n_features, texts)
-    graph = _Graph(onnx, dtype, n_features, names, texts)
+    graph = _Graph(onnx, dtype, n_features, names, texts, target_opset)
     scores = _scores(graph, model, _Columns(tuple(range(n_features))))
-    return graph.finish(scores, model.classes_, target_opset)
+    return graph.finish(scores, model.classes_)
 
 
 def _onnx():
@@ -145,8 +150,9 @@ class _Columns(NamedTuple):
 class _Graph:
     """An ONNX graph in the making; values are known by their names."""
 
-    def __init__(self, onnx, dtype, n_features, names, texts):
-        self.onnx, self.dtype, self.n_features, self.names, self.texts = onnx, np.dtype(dtype), n_features, names, texts
+    def __init__(self, onnx, dtype, n_features, names, texts, opset):
+        self.onnx, self.dtype, self.opset = onnx, np.dtype(dtype), opset
+        self.n_features, self.names, self.texts = n_features, names, texts
         self.nodes, self.constants, self._whole = [], [], None
 
     def constant(self, values, dtype=np.float64):
@@ -188,7 +194,29 @@ class _Graph:
             return matrix
         return self.op("Gather", matrix, self.constant(columns, np.int64), axis=1)
 
-    def finish(self, scores, classes, target_opset):
+    def insert(self, other, given):
+        """Add all nodes of another graph, whose one input is the value ``given``; return its output as float64."""
+        prefix = f"s{len(self.nodes)}_"
+        names = {other.input[0].name: given, "": ""}
+
+        def own(name):
+            return names.get(name, prefix + name)
+
+        for tensor in other.initializer:
+            constant = self.onnx.TensorProto()
+            constant.CopyFrom(tensor)
+            constant.name = own(tensor.name)
+            self.constants.append(constant)
+        for node in other.node:
+            copied = self.onnx.NodeProto()
+            copied.CopyFrom(node)
+            copied.name = own(node.name)
+            copied.input[:] = [own(name) for name in node.input]
+            copied.output[:] = [own(name) for name in node.output]
+            self.nodes.append(copied)
+        return self.double(own(other.output[0].name))
+
+    def finish(self, scores, classes):
         """Return the model: labels from scores, inputs and outputs declared, the whole checked."""
         helper, proto = self.onnx.helper, self.onnx.TensorProto
         number = proto.FLOAT if self.dtype == np.float32 else proto.DOUBLE
@@ -211,7 +239,7 @@ class _Graph:
             helper.make_tensor_value_info("scores", number, shape),
         ]
         graph = helper.make_graph(self.nodes, "margindist", inputs, outputs, self.constants)
-        opsets = [helper.make_opsetid("", target_opset), helper.make_opsetid("ai.onnx.ml", 2)]
+        opsets = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(*one) for one in _ML_OPSET.items())]
         model = helper.make_model(
             graph, opset_imports=opsets, producer_name="margindist", producer_version=margindist.__version__
         )
@@ -316,7 +344,37 @@ def _transformed(graph, step, value):
     for kind, transform in _TRANSFORMS.items():
         if isinstance(step, kind):
             return transform(graph, step, value)
-    raise ValueError(f"to_onnx: {type(step).__name__} cannot be exported; apply it before, or use another step.")
+    return _converted(graph, step, value)
+
+
+def _converted(graph, step, value):
+    """Return what a step makes of a matrix, by the graph that skl2onnx makes of it."""
+    try:
+        import skl2onnx
+        from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType
+    except ImportError as error:
+        raise ValueError(
+            f"to_onnx: {type(step).__name__} cannot be exported without skl2onnx; pip install 'margindist[onnx]', or "
+            f"apply it before."
+        ) from error
+    matrix = graph.matrix(value)
+    trouble = None
+    for kind, element in ((DoubleTensorType, "DOUBLE"), (FloatTensorType, "FLOAT")):  # float32 where it must be
+        try:
+            model = skl2onnx.convert_sklearn(
+                step,
+                initial_types=[("X", kind([None, step.n_features_in_]))],
+                target_opset={"": graph.opset, **_ML_OPSET},
+            )
+            graph.onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
+        except Exception as error:  # skl2onnx raises many kinds, and so does the check of what it made
+            trouble = error
+            continue
+        return graph.insert(model.graph, graph.op("Cast", matrix, to=getattr(graph.onnx.TensorProto, element)))
+    reason = str(trouble).strip().splitlines()[0]
+    raise ValueError(
+        f"to_onnx: {type(step).__name__} cannot be exported ({reason}); apply it before, or use another step."
+    )
 
 
 def _pipeline(graph, step, value):

@@ -9,7 +9,9 @@ import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.decomposition import PCA
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.feature_selection import SelectKBest
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.model_selection import GridSearchCV
@@ -20,7 +22,9 @@ from sklearn.preprocessing import (
     MinMaxScaler,
     Normalizer,
     OneHotEncoder,
+    PolynomialFeatures,
     RobustScaler,
+    SplineTransformer,
     StandardScaler,
 )
 from sklearn.svm import LinearSVC
@@ -88,6 +92,23 @@ def test_every_classifier(name, kernel):
         assert scores.dtype == np.float32
         assert found.dtype == (np.int64 if labels.dtype != object else object)
     assert_agree(model, rows, dtype="float64", rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("steps", "digits"),
+    [
+        ([RobustScaler()], 1e-10),
+        ([StandardScaler(), PCA(2), MinMaxScaler()], 1e-10),
+        ([SelectKBest(k=3)], 1e-10),
+        ([PolynomialFeatures(2)], 1e-4),  # skl2onnx has it in float32 only
+    ],
+    ids=repr,
+)
+def test_steps_of_scikit_learn_that_skl2onnx_converts(steps, digits):
+    pytest.importorskip("skl2onnx")
+    rows = X.astype(np.float64)
+    model = make_pipeline(*steps, LDMClassifier(kernel="rbf")).fit(rows, NAMES)
+    assert_agree(model, rows, dtype="float64", rtol=digits)
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -226,7 +247,7 @@ def test_refusals(monkeypatch):
             to_onnx(model, **options)
     for refused, message in [
         (RandomForestClassifier(2), "RandomForestClassifier cannot be exported"),
-        (make_pipeline(RobustScaler(), LSSVMClassifier()), "RobustScaler cannot be exported"),
+        (make_pipeline(SplineTransformer(), LSSVMClassifier()), "SplineTransformer cannot be exported"),
         (LSSVMClassifier(kernel=lambda a, b: a @ b.T), "LSSVMClassifier has a kernel that is a function"),
         (make_pipeline(FunctionTransformer(np.abs), LSSVMClassifier()), "with a function cannot be exported"),
         (make_pipeline(Normalizer("max"), LSSVMClassifier()), r"Normalizer\(norm='max'\) cannot be exported"),
