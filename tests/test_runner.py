@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import warnings
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -462,3 +462,41 @@ def test_a_copy_aside_is_whole_and_leaves_nothing_else(tmp_path):
     with Store(old) as copied:
         assert table(copied) == expected()
     assert sorted(os.listdir(tmp_path)) == ["results.sqlite", "results.sqlite.old"]
+
+
+def takes_an_hour(cell):
+    Path(os.environ["BEGUN"], str(os.getpid())).touch()
+    time.sleep(3600)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
+def test_workers_end_when_their_run_is_killed(tmp_path):
+    script = (
+        "from tests.test_runner import *\n"
+        "with Store(':memory:') as store: run(store, CELLS, takes_an_hour, n_jobs=2)"
+    )  # fmt: skip
+    runner = subprocess.Popen(
+        [sys.executable, "-c", script], cwd=Path(__file__).parent.parent, env={**os.environ, "BEGUN": str(tmp_path)},
+        start_new_session=True,
+    )  # fmt: skip
+    while len(os.listdir(tmp_path)) < 2 and runner.poll() is None:
+        time.sleep(0.05)
+    runner.kill()
+    runner.wait()
+    try:
+        assert ended(runner.pid, within=60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(runner.pid, signal.SIGKILL)
+
+
+def ended(group, within):
+    """Tell whether all processes of a group are gone, in so many seconds."""
+    deadline = time.monotonic() + within
+    while time.monotonic() < deadline:
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.05)
+    return False

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from functools import cache
 from importlib.metadata import version
 from platform import python_version
 from typing import NamedTuple
@@ -22,6 +23,7 @@ from margindist.runs.store import Cell, Result, Store, StoreError
 
 # They come when something is first imported, compiled or collected, in whatever cell that happens to be.
 _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
+_HEEDS_PARENT = 0.5  # seconds until a worker looks again whether its run still lives
 _PATIENCE = 0.5  # seconds until a cell of another runner is looked at again
 
 
@@ -165,6 +167,7 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
     """The cell's result, an error included; None if the run's time ended first."""
     if os.getpid() != main_process and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to answer
+        _end_with(main_process)
     left = None if deadline is None else max(deadline - time.time(), 0.01)
     limit = min((seconds for seconds in (time_limit, left) if seconds is not None), default=None)
     start = time.perf_counter()
@@ -192,6 +195,20 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
     messages = sorted({f"{warning.category.__name__}: {warning.message}" for warning in caught})
     detail = {**result.detail, "warnings": messages[:5]} if messages else result.detail
     return replace(result, detail=detail, seconds=time.perf_counter() - start, versions=versions())
+
+
+@cache
+def _end_with(parent):
+    """Let this worker end, in the middle of a cell too, when the run is killed: nobody would take the result."""
+    if os.getppid() != parent:  # a worker of a cluster serves others
+        return
+
+    def watch():
+        while os.getppid() == parent:
+            time.sleep(_HEEDS_PARENT)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _is_interrupt(error):
