@@ -369,6 +369,12 @@ def _grouped(size, rare):
     return codes
 
 
+def _complete_labels(model):
+    binarizer = vars(model).get("label_binarizer_", vars(model).get("_label_binarizer"))
+    binarizer.classes_ = model.classes_
+    binarizer.y_type_ = "binary" if len(model.classes_) == 2 else "multiclass"
+
+
 def _complete_imputer(imputer):
     for name in ("_fit_dtype", "_fill_dtype"):
         if hasattr(imputer, name):
@@ -387,6 +393,8 @@ _COMPLETIONS = {
     "SVC": _complete_svc,
     "OneHotEncoder": _complete_encoder,
     "OrdinalEncoder": _complete_encoder,
+    "OneVsRestClassifier": _complete_labels,
+    "RidgeClassifier": _complete_labels,
     "SimpleImputer": _complete_imputer,
     "ColumnTransformer": _complete_columns,
 }

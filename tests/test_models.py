@@ -716,6 +716,13 @@ def test_state_of_training_is_refused(model, name, state, tmp_path):
         load_model(path).partial_fit(X, Y)
 
 
+def test_labels_come_from_one_place(tmp_path):
+    model = OneVsRestClassifier(LSSVMClassifier()).fit(X, NAMES)
+    expected = model.predict(X)
+    model.label_binarizer_.classes_ = np.array(["a", "b"], dtype=object)
+    np.testing.assert_array_equal(roundtrip(model, tmp_path).predict(X), expected)
+
+
 def test_parts_that_do_not_fit_together_are_refused(stored):
     """Each of them is what its schema says, but they cannot predict."""
 
