@@ -88,7 +88,9 @@ class LDM(NamedTuple):
     def dual_coef(self, beta, margins, weights):
         """Return the dual point ``a`` that multipliers ``beta`` make at these margins."""
         share = weights / weights.sum()
-        return beta + share * (self.lambda2 - 4.0 * self.lambda1 * (margins - share @ margins))
+        centred = margins - share @ margins
+        centred -= share @ centred  # a sum that is off zero by rounding is no dual point, and lambda1 magnifies it
+        return beta + share * (self.lambda2 - 4.0 * self.lambda1 * centred)
 
     def complementarity(self, beta, margins, weights):
         """Return the certificate's sum: how far ``beta`` and the margins are from belonging together."""

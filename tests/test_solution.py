@@ -82,3 +82,11 @@ def test_a_point_found_contradicts_a_proof_that_there_is_none():
     none = Solution(np.zeros(2), np.ones(3), np.inf, np.inf, 1, Status.INFEASIBLE)
     assert hand_over([outcome(0.5, Status.STALLED), lambda best: none], 1e-4).status is Status.STALLED
     assert hand_over([lambda best: none], 1e-4).status is Status.INFEASIBLE
+
+
+def test_rounding_of_far_margins_does_not_leave_the_dual_domain():
+    # The variance is blind to the mean margin, so its part of a dual point sums to zero: else the bound is a false one.
+    rng = np.random.default_rng(0)
+    margins, weights = 7.6e7 / 3.0 + 1e-3 * rng.normal(size=10), rng.random(10) + 0.5
+    a = LDM(100.0, 1e6, 600.0).dual_coef(np.zeros(10), margins, weights)
+    assert a.sum() == pytest.approx(600.0, rel=1e-11)

@@ -324,7 +324,8 @@ class LDMClassifier(MarginClassifier):
             return [self.solver_]
         sizes = {"interior-point": n_columns(setting.rows), "block": n_rows(setting.rows)}
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
-        others = ["coordinate-descent", "augmented-lagrangian", *sorted(affordable, key=sizes.get)]
+        refine = "augmented-lagrangian"  # the one that gains most from a good start
+        others = ["coordinate-descent", refine, *sorted(affordable, key=sizes.get), refine]
         return [self.solver_, *(solver for solver in others if solver != self.solver_)]
 
     def _call(self, solver, objective, setting, signs, weights, start, rng, options):
