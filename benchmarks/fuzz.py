@@ -149,10 +149,8 @@ def summary(records):
     failed = [record for record in records if record["failures"]]
     lines.append("")
     for record in failed:
-        kinds = ", ".join(sorted({kind for kind, _ in record["failures"]}))
-        lines.append(
-            f"python -m benchmarks.fuzz --case {record['case']}  # {record['estimator']} {record['variant']}: {kinds}"
-        )
+        lines.append(f"python -m benchmarks.fuzz --case {record['case']}  # {record['estimator']} {record['variant']}")
+        lines += [f"    {kind}: {text}" for kind, text in record["failures"]]
     return "\n".join(lines)
 
 
@@ -196,13 +194,14 @@ def main():
         seed, index, *only = options.case.split(":")
         show_case(int(seed), int(index), *only, limit=options.limit)
         return 0
+    commit = _commit()  # before the run, for the sources may change during it
     path = options.out or tempfile.mkstemp(prefix="fuzz-", suffix=".jsonl")[1]
     with open(path, "w") as out:
         records = run(options.seed, options.fits, options.seconds, options.jobs, options.only, out, options.limit)
     note_slow(records, options.limit)
     print(summary(records))
     failed = sum(bool(record["failures"]) for record in records)
-    print(f"\n{len(records)} fits at commit {_commit()}, seed {options.seed}: {failed} with failures; all in {path}")
+    print(f"\n{len(records)} fits at commit {commit}, seed {options.seed}: {failed} with failures; all in {path}")
     return int(failed > 0)
 
 
