@@ -81,6 +81,11 @@ class Kernel(NamedTuple):
         return lambda X: _values(self, _prepare(self, X, centre, sparse), right)
 
     @property
+    def is_mercer(self):
+        """Whether the kernel is known to have no negative eigenvalues."""
+        return self.name in ("linear", "rbf") or (self.name == "poly" and self.coef0 >= 0.0)
+
+    @property
     def is_given(self):
         """Whether the values come from the user, as a matrix or by a function of theirs."""
         return callable(self.name) or self.name == "precomputed"
@@ -400,6 +405,8 @@ class CachedGram:
         Most memory to take, beside two float64 copies of ``X``; never less than a few rows take.
     """
 
+    kept = None  # nothing is clipped
+
     def __init__(self, X, kernel, max_bytes):
         self._pairs = _Pairs(X, kernel)
         self.n = X.shape[0]
@@ -505,13 +512,19 @@ class Factor(NamedTuple):
     to_coef: np.ndarray  # (rank, rank): to_coef @ w are the coefficients of the rows ``pivots``
     remainder: float  # trace of G − F Fᵀ
     indefinite: bool  # a negative eigenvalue showed
+    diagonal: np.ndarray  # of G
     kept: Any = None  # as in :class:`FullGram`
 
-    def row_coefficients(self, coef):
-        """Return one coefficient a training row from the weights of the features."""
+    def coefficients(self, weights):
+        """Return one coefficient per training row from the weights of the features; for G, clipped or not."""
         alpha = np.zeros(len(self.features))
-        alpha[self.pivots] = self.to_coef @ coef
-        return alpha if self.kept is None else self.kept.project(alpha)
+        if len(self.pivots):  # by the triangle itself, which rounds less than its inverse
+            alpha[self.pivots] = solve_triangular(self.features[self.pivots], weights, lower=True, trans="T")
+        return alpha
+
+    def row_coefficients(self, coef):
+        """Return coefficients with which the kernel as it is gives the training rows what G gives them with these."""
+        return coef if self.kept is None else self.kept.project(coef)
 
 
 def _finish(features, pivots, diagonal, indefinite):
@@ -520,7 +533,7 @@ def _finish(features, pivots, diagonal, indefinite):
     lower = features[pivots]
     to_coef = solve_triangular(lower, np.eye(len(pivots)), lower=True, trans="T") if len(pivots) else lower.T
     indefinite = bool(indefinite or left.min(initial=0.0) < -1e-8 * top)
-    return Factor(features, pivots, to_coef, float(np.maximum(left, 0.0).sum()), indefinite)
+    return Factor(features, pivots, to_coef, float(np.maximum(left, 0.0).sum()), indefinite, diagonal)
 
 
 def partial_cholesky(gram, n_components, rng, tol=1e-10):
@@ -619,14 +632,17 @@ _EXACT_BELOW = 500  # rows up to which all eigenvalues are computed
 _LANCZOS_STEPS = 80
 
 
-def is_indefinite(gram, rng, tol=1e-9):
-    """Tell whether the matrix has a negative eigenvalue below ``-tol`` times its largest one.
+def is_indefinite(gram, rng):
+    """Tell whether the matrix has a negative eigenvalue that is more than rounding of its largest one.
+
+    However small beside that one, at a high price of errors it makes an objective without a minimum.
 
     Small matrices are decided by all their eigenvalues. For large ones the diagonal, then Lanczos' method, look for
     one; what they find is there, a small one may escape them.
     """
     if gram.n == 0 or gram.diagonal.min() < 0.0:
         return gram.n > 0
+    tol = 8.0 * gram.n * np.finfo(float).eps
     if gram.n <= _EXACT_BELOW:
         values = eigvalsh(gram.columns(np.arange(gram.n)))
         return bool(values[0] < -tol * max(values[-1], 0.0))
@@ -653,6 +669,7 @@ class Kept(NamedTuple):
 
     vectors: np.ndarray  # V, orthonormal
     root: np.ndarray  # the diagonal of W^½
+    largest: float  # of the absolute eigenvalues, those that were clipped included
 
     def project(self, coef):
         """Return the coefficients (last axis) with which G gives the rows what its positive part gives with these."""
@@ -669,6 +686,6 @@ def clip_spectrum(gram, weights=None):
     matrix = root[:, None] * gram.columns(np.arange(gram.n)) * root
     values, vectors = eigh(matrix, overwrite_a=True, check_finite=False)
     positive = values > gram.n * np.finfo(float).eps * np.abs(values).max()
-    kept = Kept(vectors[:, positive], root)
+    kept = Kept(vectors[:, positive], root, float(np.abs(values).max()))
     vectors = kept.vectors * np.sqrt(values[positive]) / root[:, None]
     return FullGram(vectors @ vectors.T, kept)

@@ -46,6 +46,11 @@ class LDM(NamedTuple):
         return np.isinf(self.C)
 
     @property
+    def floor(self):
+        """What the objective is at least, wherever."""
+        return -np.inf if self.lambda2 > 0.0 else 0.0
+
+    @property
     def coupled(self):
         """Whether the slope of a row's loss depends on the mean margin."""
         return self.lambda1 > 0.0
@@ -92,12 +97,37 @@ class LDM(NamedTuple):
         centred -= share @ centred  # a sum that is off zero by rounding is no dual point, and lambda1 magnifies it
         return beta + share * (self.lambda2 - 4.0 * self.lambda1 * centred)
 
-    def complementarity(self, beta, margins, weights):
-        """Return the certificate's sum: how far ``beta`` and the margins are from belonging together."""
+    def multipliers(self, beta, margins, weights):
+        """Return the multipliers within their bounds."""
+        return np.clip(beta, 0.0, self.upper(weights))
+
+    def misfit(self, away, weights):
+        """Return what a dual point costs that was made at margins which are this far away."""
+        share = weights / weights.sum()
+        return 2.0 * self.lambda1 * (share @ (away - share @ away) ** 2)
+
+    def steepest(self, margins, errors, weights):
+        """Return the largest absolute slope of each row within the errors of its margin; hard margins are kept."""
+        share = weights / weights.sum()
+        smooth = 4.0 * self.lambda1 * share * (np.abs(margins - share @ margins) + errors + share @ errors)
+        hinge = np.zeros(len(margins)) if self.hard else np.where(margins - errors < 1.0, self.C * weights, 0.0)
+        return smooth + self.lambda2 * share + hinge
+
+    def complementarity(self, beta, margins, weights, errors=None):
+        """Return the certificate's sum: how far ``beta`` and the margins are from belonging together.
+
+        With ``errors`` it is the largest for margins that may be off by so much.
+        """
+        if errors is None:
+            return self._row_gaps(beta, margins, weights).sum()
+        worst = np.maximum(*(self._row_gaps(beta, margins + shift, weights) for shift in (-errors, errors)))
+        return worst.sum() + 2.0 * self.lambda1 * (weights @ errors**2) / weights.sum()
+
+    def _row_gaps(self, beta, margins, weights):
         short = 1.0 - margins
-        if not np.isfinite(self.C):
-            return -(beta @ short)
-        return (self.C * weights) @ np.maximum(0.0, short) - beta @ short
+        if self.hard:
+            return -beta * short
+        return self.C * weights * np.maximum(0.0, short) - beta * short
 
 
 class ODM(NamedTuple):
@@ -116,6 +146,7 @@ class ODM(NamedTuple):
 
     hard = False  # margins outside the band are priced, not forbidden
     coupled = False  # the slope of a row's loss depends on its own margin only
+    floor = 0.0  # what the objective is at least, wherever
 
     def drift(self, total):
         """Return how far the dual variable of a row within the band moves with its margin: not at all."""
@@ -152,14 +183,34 @@ class ODM(NamedTuple):
         """Return the dual point that belongs to ``beta``: for this objective ``beta`` itself."""
         return beta
 
-    def complementarity(self, beta, margins, weights):
-        """Return the certificate's sum: how far ``beta`` and the margins are from belonging together."""
+    def multipliers(self, beta, margins, weights):
+        """Return the multipliers that belong to the margins, whatever ``beta`` is: the slope has no choice."""
+        return -self.slope(margins, weights)
+
+    def misfit(self, away, weights):
+        """Return what a dual point costs that was made at margins which are this far away: nothing beyond its sum."""
+        return 0.0
+
+    def steepest(self, margins, errors, weights):
+        """Return the largest absolute slope of each row within the errors of its margin."""
+        return np.maximum(*(np.abs(self.slope(margins + shift, weights)) for shift in (-errors, errors)))
+
+    def complementarity(self, beta, margins, weights, errors=None):
+        """Return the certificate's sum: how far ``beta`` and the margins are from belonging together.
+
+        With ``errors`` it is the largest for margins that may be off by so much.
+        """
+        if errors is None:
+            return self._row_gaps(beta, margins, weights).sum()
+        return np.maximum(*(self._row_gaps(beta, margins + shift, weights) for shift in (-errors, errors))).sum()
+
+    def _row_gaps(self, beta, margins, weights):
         prices = self.prices(weights)
         short, beyond = self.deviations(margins)
         side = np.where(beta < 0.0, self.mu, 1.0)
         edge = np.where(beta < 0.0, 1.0 + self.theta, 1.0 - self.theta)
         conjugate = beta * (0.25 * beta / (prices * side) - edge)
-        return np.maximum(prices * (short**2 + self.mu * beyond**2) + conjugate + beta * margins, 0.0).sum()
+        return np.maximum(prices * (short**2 + self.mu * beyond**2) + conjugate + beta * margins, 0.0)
 
 
 def _ldm_step(objective, base, square, weight, total, mean):

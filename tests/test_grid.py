@@ -26,7 +26,8 @@ from margindist import (
 )
 from margindist.kernels import FullGram
 from margindist.objectives import LDM
-from margindist.solvers import block_descent, projected_newton, semivariance
+from margindist.solvers import projected_newton, semivariance
+from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._rows import as_rows
 
 # A search, the classifier (solved so exactly that scores do not depend on the solver), and the grid they share.
@@ -227,7 +228,7 @@ def test_points_of_ldm_are_certified_by_an_exact_product(costs, rank, rng, monke
     for objective, pair in zip(objectives, solutions, strict=True):
         for solution, labels in zip(pair, (signs, -signs), strict=True):
             margins = labels * (X @ (X.T @ solution.coef))
-            proved, _ = block_descent.certify(objective, FullGram(X @ X.T), labels, weights, solution.dual, margins)
+            proved, _ = certify_multipliers(objective, FullGram(X @ X.T), labels, weights, solution.dual, margins)
             assert (solution.dual >= 0).all() and (solution.dual <= objective.C * weights).all()
             assert proved.gap <= 1e-7
             assert proved.objective == pytest.approx(solution.objective, rel=1e-7)

@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
+from margindist.estimators._kernel_features import KernelFeatures
 from margindist.kernels import (
     KERNELS,
     Kernel,
@@ -287,16 +288,17 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return the whole Gram matrix, without its negative eigenvalues if it has any."""
         return self._positive_part(gram_matrix(data.X, kernel).whole(), data.sample_weights)
 
-    def _kernel_factor(self, data, kernel):
+    def _kernel_features(self, data, kernel):
         """Return features of the kernel: Nystroem's with ``n_components``, else those of the whole Gram matrix."""
         m = data.X.shape[0]
         if self.n_components is not None:
             n_components = min(self.n_components, m)
             self._refuse_beyond_memory(2 * 8 * m * n_components, f"{n_components} Nystroem features")
-            return nystroem(data.X, kernel, n_components, self._rng())
+            self.certified_problem_ = "nystroem"
+            return KernelFeatures(nystroem(data.X, kernel, n_components, self._rng()))
         self._refuse_beyond_memory(4 * gram_bytes(m), f"{m} rows")
-        gram = gram_matrix(data.X, kernel, self.cache_size * 1e6)
-        return cholesky_factor(self._positive_part(gram, data.sample_weights))
+        gram = self._positive_part(gram_matrix(data.X, kernel, self.cache_size * 1e6), data.sample_weights)
+        return KernelFeatures(cholesky_factor(gram), gram)
 
     def _refuse_beyond_memory(self, needed, what):
         if needed > getattr(self, "cache_size", np.inf) * 1e6:
@@ -306,8 +308,10 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             )
 
     def _positive_part(self, gram, weights=None):
-        """Return the Gram matrix, without its negative eigenvalues if it has any."""
-        if self.kernel in ("linear", "rbf") or not is_indefinite(gram, np.random.default_rng(0)):
+        """Return the Gram matrix, without its negative eigenvalues if it has any, and note which problem that is."""
+        self.certified_problem_ = "exact"
+        known = isinstance(self.kernel, str) and Kernel(self.kernel, coef0=self.coef0).is_mercer
+        if known or not is_indefinite(gram, np.random.default_rng(0)):
             return gram
         warnings.warn(
             f"{type(self).__name__}: the kernel matrix has negative eigenvalues, so the problem is not convex; "
@@ -316,6 +320,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             stacklevel=5,
         )
         self._refuse_beyond_memory(3 * gram_bytes(gram.n), f"an indefinite kernel and {gram.n} rows")
+        self.certified_problem_ = "clipped kernel"
         return clip_spectrum(gram, weights)
 
     def _rng(self):
@@ -392,7 +397,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
 
     def _warn_unless_converged(self, solutions):
         for solution in solutions:
-            if solution.status in ("iteration limit", "stalled") and not solution.gap <= self.tol:  # nan too
+            if solution.status not in ("stopped", "infeasible") and not solution.gap <= self.tol:  # nan too
                 warnings.warn(
                     f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a "
                     f"relative duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most "

@@ -20,9 +20,9 @@ from margindist.estimators._base import (
     one_of,
     optional,
 )
+from margindist.estimators._kernel_features import KernelFeatures
 from margindist.kernels import (
     CachedGram,
-    Factor,
     FullGram,
     Kernel,
     gram_bytes,
@@ -135,6 +135,10 @@ class LDMClassifier(MarginClassifier):
 
     multipliers_ : ndarray of shape (1, n_samples) or (n_classes, n_samples)
         Multipliers of the margin constraints, between 0 and ``C`` times the sample weight.
+
+    certified_problem_ : {"exact", "nystroem", "clipped kernel"}
+        What ``objective_`` and ``duality_gap_`` are of: the problem as it is, the one on Nystroem's features
+        (``n_components``), or that with an indefinite kernel's matrix without its negative eigenvalues.
 
     objective_, duality_gap_ : float or ndarray of shape (n_classes,)
         Objective reached, and an upper bound on how far, relatively, that is above the minimum.
@@ -275,7 +279,7 @@ class LDMClassifier(MarginClassifier):
 
     def _set_up(self, data):
         """Return the rows, or the Gram matrix, that the solver works on; refuse what would take too much memory."""
-        kernel, m = self._kernel(data), data.X.shape[0]
+        kernel, m, self.certified_problem_ = self._kernel(data), data.X.shape[0], "exact"
         on_rows = self.solver_ in ("interior-point", "coordinate-descent", "asgd")
         if self.kernel == "linear" and on_rows:
             rows = as_rows(data.X, self.fit_intercept)
@@ -283,9 +287,8 @@ class LDMClassifier(MarginClassifier):
                 self._refuse_beyond_memory(3 * gram_bytes(n_columns(rows)), f"{n_columns(rows)} columns")
             return _Setting(kernel, rows)
         if self.n_components is not None or on_rows:
-            factor = self._kernel_factor(data, kernel)
-            gram = None if on_rows else FullGram(factor.features @ factor.features.T)
-            return _Setting(kernel, as_rows(factor.features), factor, gram)
+            features = self._kernel_features(data, kernel)
+            return _Setting(kernel, features.rows, features)
         if self.solver_ == "dcd":
             self._refuse_beyond_memory(5 * gram_bytes(m), f"{m} rows")
         rows = as_rows(data.X, self.fit_intercept) if self.kernel == "linear" else None
@@ -297,13 +300,34 @@ class LDMClassifier(MarginClassifier):
         last = getattr(self, "_warm", ()) if self.warm_start else ()
         if k >= len(last) or len(last[k].dual) != n_samples:
             return None
-        fits = setting.gram is not None or len(last[k].coef) == n_columns(setting.rows)
+        on_rows = setting.gram is None and setting.features is None
+        fits = not on_rows or len(last[k].coef) == n_columns(setting.rows)
         return last[k] if fits else None
 
     def _solve(self, objective, setting, signs, weights, start, rng, report):
-        """Solve one two-class problem; a solver that stalls hands over to the next that can take it."""
+        """Solve one two-class problem; on features of a kernel, prove the solution for the kernel."""
         limit = 1000 if self.max_iter is None else self.max_iter
         options = {"tol": self.tol, "max_iter": limit, "report": report}
+        features = setting.features
+        if features is None:
+            return self._solve_in_turn(objective, setting, signs, weights, start, rng, options)
+        tighter = options | {"tol": 0.5 * self.tol}  # the proof for the kernel adds to the gap on the features
+
+        def on_features(rows, start):
+            return self._solve_in_turn(objective, _Setting(setting.kernel, rows), signs, weights, start, rng, tighter)
+
+        found = features.solve(objective, signs, weights, lambda value: self.tol, on_features, start)
+        if found.status is not Status.STALLED or features.gram is None:
+            return found
+        try:
+            other = block_descent.solve(objective, features.gram, signs, weights, start=found, rng=rng, **options)
+        except (np.linalg.LinAlgError, ArithmeticError):  # kernel values of very different size: keep what there is
+            return found
+        best = other if other.status is Status.OPTIMAL or other.objective < found.objective else found
+        return best._replace(n_iter=found.n_iter + other.n_iter)
+
+    def _solve_in_turn(self, objective, setting, signs, weights, start, rng, options):
+        """Call one solver; one that stalls hands over to the next that can take it."""
         problem = (objective, setting, signs, weights)
 
         def attempt(solver, best):
@@ -316,7 +340,7 @@ class LDMClassifier(MarginClassifier):
         unfinished = [Status.STALLED]
         if self.max_iter is None:  # nobody asked for the limit
             unfinished.append(Status.ITERATION_LIMIT)
-        return hand_over(attempts, self.tol, unfinished)
+        return hand_over(attempts, options["tol"], unfinished)
 
     def _line_up(self, setting):
         """Return the solvers to try in turn; the paper's own stay alone, and a Gram matrix without rows serves one."""
@@ -333,7 +357,7 @@ class LDMClassifier(MarginClassifier):
         if solver in ("block", "dcd"):
             descend = block_descent.solve_dcd if solver == "dcd" else block_descent.solve
             found = descend(objective, setting.gram_of_rows(), signs, weights, start=start, rng=rng, **options)
-            return self._on_columns(objective, setting, signs, weights, found)
+            return self._on_columns(objective, setting, signs, weights, found, options["tol"])
         problem = (objective, setting.rows, signs, weights)
         if solver == "asgd":
             return stochastic.solve(*problem, rng=rng, **options | {"max_iter": self.max_iter})
@@ -343,7 +367,7 @@ class LDMClassifier(MarginClassifier):
             return interior_point.solve(*problem, start=start, rng=rng, **options)
         return coordinate_descent.solve(*problem, start=start, rng=rng, **options)
 
-    def _on_columns(self, objective, setting, signs, weights, found):
+    def _on_columns(self, objective, setting, signs, weights, found, tol):
         """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
         rows = setting.rows
         if rows is None:
@@ -352,9 +376,9 @@ class LDMClassifier(MarginClassifier):
         scores(rows, w, z := np.empty(len(signs)))
         now = certify(objective, rows, signs, weights, w, signs * z, found.dual)._replace(n_iter=found.n_iter)
         if found.status is Status.INFEASIBLE:  # for the rows to prove: they have twice the digits of their products
-            return conclude(now, self.tol, Status.STALLED)
+            return conclude(now, tol, Status.STALLED)
         lower = max(lower_bound(now), lower_bound(found))
-        return conclude(now._replace(gap=relative(now.objective - lower, now.objective)), self.tol, found.status)
+        return conclude(now._replace(gap=relative(now.objective - lower, now.objective)), tol, found.status)
 
     def _refuse_infeasible(self, solutions):
         if any(solution.status is Status.INFEASIBLE for solution in solutions):
@@ -371,7 +395,7 @@ class LDMClassifier(MarginClassifier):
         self._largest_square, self._weighted = setting.largest_square(), np.ptp(data.weights) > 0.0
         if self.warm_start:
             self._warm = solutions
-        if self.kernel == "linear" and setting.factor is None:
+        if self.kernel == "linear" and setting.features is None:
             self._store_linear([solution.coef for solution in solutions])
             return
         alphas = np.vstack([setting.row_coefficients(solution.coef) for solution in solutions])
@@ -462,7 +486,7 @@ class _Setting(NamedTuple):
 
     kernel: Kernel
     rows: tuple | None = None
-    factor: Factor | None = None
+    features: KernelFeatures | None = None
     gram: FullGram | CachedGram | None = None
 
     def largest_square(self):
@@ -473,10 +497,9 @@ class _Setting(NamedTuple):
         return lengths.max()
 
     def row_coefficients(self, coef):
-        """Return one coefficient a training row from the solver's own."""
-        if self.factor is None:
-            return self.gram.row_coefficients(coef)
-        return self.factor.row_coefficients(coef)
+        """Return coefficients for the kernel as it is from those of a solution."""
+        clipped = self.gram if self.features is None else self.features.factor
+        return clipped.row_coefficients(coef)
 
     def gram_of_rows(self):
         """Return the Gram matrix, made of the rows if there is none."""

@@ -21,7 +21,7 @@ from margindist.estimators._base import (
 from margindist.objectives import ODM
 from margindist.solvers import coordinate_descent, multiclass, newton
 from margindist.solvers._rows import as_rows, n_columns
-from margindist.solvers._solution import Status
+from margindist.solvers._solution import Status, gained
 from margindist.solvers.proximal_newton import is_favourable
 
 _FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
@@ -146,6 +146,10 @@ class ODMClassifier(MarginClassifier):
     duality_gap_ : float or ndarray of shape (n_classes,)
         Upper bound on how far, relatively, the objective is above its minimum. For the joint problem of more classes,
         on how far that of the best round's convex problem is.
+
+    certified_problem_ : {"exact", "nystroem", "clipped kernel"}
+        What ``objective_`` and ``duality_gap_`` are of: the problem as it is, the one on Nystroem's features
+        (``n_components``), or that with an indefinite kernel's matrix without its negative eigenvalues.
 
     objective_history_ : ndarray of shape (n_rounds,)
         True objective after each round of the joint problem.
@@ -273,20 +277,20 @@ class ODMClassifier(MarginClassifier):
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
         objective = ODM(float(self.lam), float(self.mu), float(self.theta))
-        kernel, factor, self.solver_ = self._kernel(data), None, self.solver
+        kernel, features, self.solver_ = self._kernel(data), None, self.solver
+        self.certified_problem_ = "exact"
         if self.kernel != "linear":
-            factor = self._kernel_factor(data, kernel)
-        rows = as_rows(data.X, self.fit_intercept) if factor is None else as_rows(factor.features)
+            features = self._kernel_features(data, kernel)
+        rows = as_rows(data.X, self.fit_intercept) if features is None else features.rows
         joint = self.multi_class == "direct" and len(self.classes_) > 2
         self.solver_ = self._pick_solver(rows, joint)
-        one = self._solve_joint if joint else self._solve_two_class
         rngs = self._rng().spawn(len(self.classes_))
 
         def solve(k, labels, report):
-            return one(k, objective, rows, labels, data.weights, rngs[k], report)
+            return self._solve(k, objective, rows, features, labels, data.weights, rngs[k], report, joint)
 
         solutions = self._solve_each(solve, data.codes, X, y, joint=joint)
-        self._store(data, kernel, factor, solutions, joint)
+        self._store(data, kernel, features, solutions, joint)
         return self
 
     def _pick_solver(self, rows, joint):
@@ -295,9 +299,27 @@ class ODMClassifier(MarginClassifier):
         few = is_favourable(rows, len(self.classes_)) if joint else n_columns(rows) <= _FEW_COLUMNS
         return "newton" if few else "coordinate-descent"
 
-    def _solve_two_class(self, k, objective, rows, signs, weights, rng, report):
-        options = {"tol": self.tol, "max_iter": self.max_iter, "report": report}
-        start = self._last_solution(k, (n_columns(rows),), len(signs))
+    def _solve(self, k, objective, rows, features, labels, weights, rng, report, joint):
+        """Solve one problem: the rows' or, with features, the kernel's."""
+        size = n_columns(rows) if features is None else len(labels)
+        start = self._last_solution(k, (len(self.classes_), size) if joint else (size,), len(labels))
+        method = self._solve_joint if joint else self._solve_two_class
+        tol = self.tol if features is None else 0.5 * self.tol  # the proof for the kernel adds to the features' gap
+
+        def on_rows(rows, start):
+            return method(objective, rows, labels, weights, start, tol, rng, report)
+
+        if features is None:
+            return on_rows(rows, start)
+        if joint:
+            return features.solve_joint(objective, labels, weights, self.tol, on_rows, start)
+        at_zero = objective.value(0.0, np.zeros(len(labels)), weights)
+        return features.solve(
+            objective, labels, weights, lambda value: self.tol * gained(value, at_zero), on_rows, start
+        )
+
+    def _solve_two_class(self, objective, rows, signs, weights, start, tol, rng, report):
+        options = {"tol": tol, "max_iter": self.max_iter, "report": report}
         if self.solver_ == "newton":
             return newton.solve(objective, rows, signs, weights, start=None if start is None else start.coef, **options)
         first = coordinate_descent.solve(objective, rows, signs, weights, start=start, rng=rng, **options)
@@ -306,11 +328,10 @@ class ODMClassifier(MarginClassifier):
         second = newton.solve(objective, rows, signs, weights, start=first.coef, **options)
         return second._replace(n_iter=first.n_iter + second.n_iter)
 
-    def _solve_joint(self, k, objective, rows, codes, weights, rng, report):
-        last = self._last_solution(k, (len(self.classes_), n_columns(rows)), len(codes))
+    def _solve_joint(self, objective, rows, codes, weights, last, tol, rng, report):
         start, coef = (None, None) if last is None else (last.dual, last.coef)
         return multiclass.solve(
-            objective, rows, codes, weights, outer=self.outer, method=self.solver, tol=self.tol, max_iter=self.max_iter,
+            objective, rows, codes, weights, outer=self.outer, method=self.solver, tol=tol, max_iter=self.max_iter,
             start=start, coef=coef, rng=rng, report=report,
         )  # fmt: skip
 
@@ -322,13 +343,13 @@ class ODMClassifier(MarginClassifier):
         known = last[k].dual if len(shape) == 1 else last[k].dual.beta
         return last[k] if len(known) == n_samples else None
 
-    def _store(self, data, kernel, factor, solutions, joint):
+    def _store(self, data, kernel, features, solutions, joint):
         self._store_convergence(solutions)
         coefs = np.vstack([solution.coef for solution in solutions])
-        if factor is None:
+        if features is None:
             self._store_linear(coefs)
         else:
-            self._store_kernel(data, [factor.row_coefficients(coef) for coef in coefs], kernel)
+            self._store_kernel(data, features.factor.row_coefficients(coefs), kernel)
         if joint:
             self.objective_history_, self.stop_reason_ = solutions[0].history, solutions[0].status
         if self.warm_start:

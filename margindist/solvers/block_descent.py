@@ -41,8 +41,9 @@ from scipy.linalg.blas import dgemm
 
 from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
+from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, Status, better, conclude, inseparable, relative
+from margindist.solvers._solution import Status, better, conclude, inseparable, relative
 
 _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
@@ -125,7 +126,7 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         if ended is Status.STALLED and fallback:
             beta, z = _interior_point(problem, tol)
             fallback, ended = False, None
-        now, exact_z = certify(objective, gram, signs, weights, beta, z)
+        now, exact_z = certify_multipliers(objective, gram, signs, weights, beta, z)
         best = better(best, now)
         if np.isinf(best.objective) and _inseparable(problem, beta):
             ended = Status.INFEASIBLE
@@ -134,24 +135,6 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
         z = _correct(problem, curvature, z, exact_z)
         goal = 0.1 * max(min(best.gap, 1.0), tol) if n_iter > before else 0.1 * goal
     return conclude(best._replace(n_iter=n_iter), tol, ended or Status.STALLED)
-
-
-def certify(objective, gram, signs, weights, beta, margins):
-    """Return the solution that multipliers and approximate margins make, proved by exact ones; return these too."""
-    coef = signs * objective.dual_coef(beta, margins, weights)
-    z = signs * gram.dot(coef)
-    square_norm = coef @ (signs * z)
-    share = weights / weights.sum()
-    scale = 1.0
-    if objective.hard and z.min() > 0.0:
-        scale = objective.feasible_scale(square_norm, z, weights)
-    away = scale * z - margins
-    value = objective.value(scale**2 * square_norm, scale * z, weights)
-    gap = 0.5 * (scale - 1.0) ** 2 * square_norm + objective.complementarity(beta, scale * z, weights)
-    gap += 2.0 * objective.lambda1 * (share @ (away - share @ away) ** 2)
-    # Large kernel values cancel in the margins; what rounding makes of that goes into the dual value α'z/2.
-    gap += np.finfo(float).eps * (scale * np.abs(coef) @ np.sqrt(np.maximum(gram.diagonal, 0.0))) ** 2
-    return Solution(scale * coef, beta.copy(), value, relative(gap, value)), z
 
 
 # ---------------------------------------------------------------------- the matrix
@@ -441,7 +424,7 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
             continue
         check = n_iter + max(1, n_iter // 4)
         z = H @ (objective.lambda2 * share + beta)
-        now, _ = certify(objective, gram, signs, weights, beta, z)
+        now, _ = certify_multipliers(objective, gram, signs, weights, beta, z)
         best = better(best, now)
         if report is not None and report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED

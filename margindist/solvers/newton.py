@@ -19,7 +19,7 @@ Since a is the slope itself, the certificate (:mod:`margindist.objectives`) is P
 
 import numpy as np
 from numba import njit
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from margindist.solvers._rows import (
     SparseRows,
@@ -40,6 +40,7 @@ _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
 _STEP_ERROR = 1e-3  # of a step's length: what it leaves of the slope is small beside what the step takes away
 _FORCING = 0.05  # how far conjugate gradients reduce the residual
+_PATIENCE = 3  # steps without a decrease after which rounding is all that is left
 _BLAS = 40.0  # how much faster an operation is inside a dense factorisation than on a stored value
 
 
@@ -84,6 +85,7 @@ def solve(
         scores(rows, w, z)
         z *= signs
     at_zero, ended = objective.value(0.0, np.zeros(len(signs)), weights), Status.ITERATION_LIMIT
+    best, in_vain = None, 0
     for n_iter in range(max_iter + 1):
         a = -objective.slope(z, weights)
         gradient = -add_rows(rows, everything, signs * a, -w)
@@ -91,8 +93,13 @@ def solve(
         gap = 0.5 * (gradient @ gradient) / value
         if report is not None and report(n_iter, w, value, gap):
             ended = Status.STOPPED
-        enough = tol * gained(value, at_zero)
-        if ended is Status.STOPPED or gap <= enough or n_iter == max_iter:
+        in_vain = in_vain + 1 if best is not None and value >= best.objective else 0
+        if in_vain == 0 or gap <= tol * gained(value, at_zero):
+            best = Solution(w.copy(), a, value, gap)
+        if in_vain == _PATIENCE:
+            ended = Status.STALLED
+        enough = tol * gained(best.objective, at_zero)
+        if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
             break
         dw = direction(objective.curvature(z, weights), gradient)
         scores(rows, dw, dz := np.empty(len(signs)))
@@ -101,7 +108,22 @@ def solve(
         w += step * dw
         scores(rows, w, z)  # not z + step * dz: the rounding of long steps would stay in the certificate
         z *= signs
-    return conclude(Solution(w, a, value, gap, n_iter), enough, ended)
+    return conclude(best._replace(n_iter=n_iter), enough, ended)
+
+
+def _cholesky(system):
+    """Return the Cholesky factor of a positive definite matrix, of a slightly larger one where rounding asks for it.
+
+    Only the lower triangle is looked at. What is added makes shorter steps, which still descend.
+    """
+    ridge = len(system) * np.finfo(float).eps * system.diagonal().max(initial=0.0)
+    for added in (0.0, ridge, 100.0 * ridge):
+        system.flat[:: len(system) + 1] += added
+        try:
+            return cho_factor(system, lower=True, check_finite=False)
+        except LinAlgError:
+            continue
+    raise LinAlgError("the Newton system is not positive definite")
 
 
 class _Factor:
@@ -116,8 +138,7 @@ class _Factor:
         self._update(curvature)
         system = self.gram.copy()
         system.flat[:: len(system) + 1] += 1.0
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
-        return -cho_solve(factor, gradient, check_finite=False)
+        return -cho_solve(_cholesky(system), gradient, check_finite=False)
 
     def _update(self, curvature):
         change = curvature - self.curvature
@@ -147,7 +168,7 @@ class _RowFactor:
         active = np.flatnonzero(curvature)
         system = self.products[np.ix_(active, active)]
         system.flat[:: len(active) + 1] += 1.0 / curvature[active]
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        factor = _cholesky(system)
         products = some_scores(self.rows, active, gradient, np.empty(len(active)))
         coefs = cho_solve(factor, products, overwrite_b=True, check_finite=False)
         return add_rows(self.rows, active, coefs, -gradient)

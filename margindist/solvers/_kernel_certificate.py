@@ -1,0 +1,178 @@
+r"""The certificate of a kernel machine: of the coefficients it has, with the kernel matrix as it is.
+
+Solvers work on features F of a Gram matrix G (:mod:`margindist.kernels`) that leave out directions of next to no
+length: with pivots S, :math:`F = G_{\cdot S} L^{-T}`, :math:`LL^T = G_{SS}` and :math:`G - FF^T \succeq 0`. At a high
+price of errors, however, short directions pay: the optimum on the features may be far above that of the kernel.
+
+**Few coefficients.** Weights w of the features are the function :math:`f = \sum_S \alpha_s k(x_s, \cdot)`,
+:math:`\alpha = L^{-T} w`, with :math:`\|f\| = \|w\|` and exactly the features' margins. The dual point a of
+:mod:`margindist.objectives` is the function :math:`\tilde f = \sum_i \tilde a_i k(x_i, \cdot)`,
+:math:`\tilde a_i = y_i a_i`, of which features see only a part:
+
+.. math:: \|f - \tilde f\|^2 = \|w - F^T \tilde a\|^2 + \tilde a^T (G - FF^T) \tilde a .
+
+The last term is what the features' own certificate lacks. It takes one product with G.
+
+**Many coefficients.** The same product gives the margins :math:`z' = y \circ G\tilde a` and the squared length
+:math:`\tilde a^T G \tilde a` of :math:`\tilde f` itself, which lies in directions that the features lack. Its own
+dual point is a: what is left of the certificate is the Fenchel-Young sum at :math:`z'`.
+
+Both are computed. Each gives a lower bound on the minimum, the larger one counts; and the function with few
+coefficients is returned unless only the other one is proved.
+
+**Rounding.** A product of row i of G with coefficients c is off by at most
+
+.. math:: e_i = (6\sqrt n + 64)\, u \, \sqrt{G_{ii}} \sum_j \sqrt{G_{jj}} \, |c_j| , \qquad u = 2^{-53},
+
+since :math:`|G_{ij}| \le \sqrt{G_{ii} G_{jj}}`, sums of n products are off by :math:`6 \sqrt n u` of the sum of
+absolute values (all but certainly: Higham and Mary, SIAM J. Sci. Comput. 2019), and the kernel values by a few u. All
+terms are taken at the worst margins within these bounds, and the objective's own error is added: where large
+coefficients cancel, the gap says so.
+
+**Which problem.** For Nystroem features the problem on the features is the one that is asked for, and the term with
+G is left out. Of an indefinite kernel, G is the positive part.
+"""
+
+import numpy as np
+
+from margindist.solvers._class_blocks import coefficients
+from margindist.solvers._solution import Solution, relative
+
+__all__ = ["certify_features", "certify_multipliers", "certify_rounds"]
+
+_UNIT = 2.0**-53
+_SUM = 6.0  # error of a sum of n products, in units of √n
+_VALUE = 64.0  # error of a kernel value, in units of its rounding
+
+
+def _margin_errors(gram, coef):
+    """Return how far each row's computed product with coefficients (one per row) can be from the exact one.
+
+    ``gram`` is a Gram matrix or a factor of one.
+    """
+    share = (_SUM * np.sqrt(np.count_nonzero(coef)) + _VALUE) * _UNIT
+    lengths = np.sqrt(np.maximum(gram.diagonal, 0.0))
+    errors = share * lengths * (lengths @ np.abs(coef))
+    if gram.kept is not None:  # what was clipped rounds too, relative to the largest eigenvalue
+        errors += share * gram.kept.largest * np.linalg.norm(coef / gram.kept.root) / gram.kept.root
+    return errors
+
+
+def certify_features(objective, factor, gram, signs, weights, w, beta, tol):
+    """Return the solution that weights of features make, in coefficients of the rows, with its proof.
+
+    Parameters
+    ----------
+    objective : LDM or ODM
+        What is minimised.
+    factor : Factor
+        The features.
+    gram : FullGram or CachedGram, or None
+        What they are features of; None if the problem is that on the features.
+    signs : ndarray of shape (n_rows,)
+        Labels, -1 or +1.
+    weights : ndarray of shape (n_rows,)
+        Positive.
+    w : ndarray of shape (n_features,)
+        Weights of the features.
+    beta : ndarray of shape (n_rows,)
+        Multipliers.
+    tol : float
+        Relative gap at which few coefficients are good enough.
+
+    Returns
+    -------
+    Solution
+        Without a status.
+    """
+    margins = signs * (factor.features @ w)
+    beta = objective.multipliers(beta, margins, weights)
+    dual = signs * objective.dual_coef(beta, margins, weights)
+    few = _Candidate(objective, factor, weights, factor.coefficients(w), margins, w @ w)
+    seen = factor.features.T @ dual
+    off = few.scale * w - seen
+    distance = off @ off
+    if gram is None:
+        return few.solution(beta, few.lower_bound(beta, distance))
+    image = gram.dot(dual)
+    square = max(dual @ image, 0.0)
+    distance += max(0.0, square - seen @ seen) + np.abs(dual) @ _margin_errors(factor, dual)
+    many = _Candidate(objective, factor, weights, dual, signs * image, square)
+    lower = max(few.lower_bound(beta, distance), many.lower_bound(beta, many.distance(margins)))
+    found = few.solution(beta, lower)
+    if found.gap <= tol or few.value + few.error <= many.value + many.error:
+        return found
+    return many.solution(beta, lower)
+
+
+def certify_multipliers(objective, gram, signs, weights, beta, margins):
+    """Return the solution that multipliers make at approximate margins, proved by its exact ones; and these."""
+    coef = signs * objective.dual_coef(beta, margins, weights)
+    image = gram.dot(coef)
+    found = _Candidate(objective, gram, weights, coef, signs * image, max(coef @ image, 0.0))
+    return found.solution(beta.copy(), found.lower_bound(beta, found.distance(margins))), signs * image
+
+
+class _Candidate:
+    """A function, the objective's value there, and how far rounding can have taken it from the exact one."""
+
+    def __init__(self, objective, factor, weights, coef, margins, square):
+        self.objective, self.weights, self.square, self.scale = objective, weights, square, 1.0
+        errors = _margin_errors(factor, coef)
+        self.feasible = not objective.hard or (margins - errors).min() > 0.0
+        if objective.hard and self.feasible:
+            least = (margins - errors).min()
+            self.scale = max(1.0 / least, objective.feasible_scale(square, margins, weights))
+            margins = np.maximum(margins, 1.0 / self.scale)
+        self.coef = self.scale * coef
+        self.margins = self.scale * margins
+        self.errors = self.scale * errors
+        self.value = np.inf
+        self.error = 0.0
+        if not self.feasible:
+            return
+        self.value = objective.value(self.scale**2 * square, self.margins, weights)
+        self.error = np.abs(self.coef) @ self.errors / 2.0
+        self.error += objective.steepest(self.margins, self.errors, weights) @ self.errors
+
+    def distance(self, margins):
+        """Return the squared distance from a dual point with these coefficients that was made at these margins.
+
+        The function may have become longer to keep a hard margin; and where the dual point depends on the margins, what
+        it costs to have made it at others counts as distance.
+        """
+        longer = (self.scale - 1.0) ** 2 * self.square
+        return longer + 2.0 * self.objective.misfit(self.margins - margins, self.weights)
+
+    def lower_bound(self, beta, distance):
+        """Return what the minimum is at least, given the squared distance of the dual point from this function."""
+        if not self.feasible:
+            return -np.inf
+        sum_of_rows = self.objective.complementarity(beta, self.margins, self.weights, self.errors)
+        return self.value - self.error - 0.5 * distance - sum_of_rows
+
+    def solution(self, beta, lower):
+        """Return this function as a solution, given what the minimum is at least."""
+        lower = max(lower, self.objective.floor)
+        return Solution(self.coef, beta, self.value, relative(self.value + self.error - lower, self.value))
+
+
+def certify_rounds(objective, factor, gram, codes, weights, rounds):
+    r"""Return rounds of the joint problem of several classes in coefficients of the rows, with their proof.
+
+    As with few coefficients above, class by class. Margins are differences of two scores; the loss L and its
+    certificate, sums of squares in them, move by at most :math:`2\sqrt{L s} + s`, :math:`s = \sum_i c_i (2 e_i)^2`.
+    """
+    alphas = np.array([factor.coefficients(w) for w in rounds.coef])
+    errors = np.array([_margin_errors(factor, alpha) for alpha in alphas])
+    moved = objective.prices(weights) @ (2.0 * errors.max(axis=0)) ** 2
+    error = np.vdot(np.abs(alphas), errors) / 2.0 + 2.0 * np.sqrt(rounds.objective * moved) + moved
+    missing = 0.0
+    if gram is not None:
+        dual = np.zeros((len(codes), len(alphas)))
+        rows, classes, values = coefficients(codes, rounds.dual)
+        np.add.at(dual, (rows, classes), values)
+        seen = factor.features.T @ dual
+        missing = max(0.0, np.vdot(dual, gram.dot(dual)) - np.vdot(seen, seen))
+        missing += sum(np.abs(column) @ _margin_errors(factor, column) for column in dual.T)
+    return rounds._replace(coef=alphas, gap=rounds.gap + relative(missing / 2.0 + 2.0 * error, rounds.objective))

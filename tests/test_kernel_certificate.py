@@ -1,0 +1,172 @@
+"""What kernel machines claim holds for the kernel as it is, not only for the features a solver works on."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from margindist import LDMClassifier, ODMClassifier
+from margindist.kernels import FullGram, cholesky_factor
+from margindist.objectives import LDM, ODM
+from margindist.solvers import newton
+from margindist.solvers._kernel_certificate import certify_features
+from margindist.solvers._rows import as_rows
+
+
+def long_kernel(X, kernel, gamma):
+    """Return kernel values in long double, by the definition; "poly" is (γ x·x' − ½)³."""
+    X = X.astype(np.longdouble)
+    if kernel == "rbf":
+        return np.exp(-np.longdouble(gamma) * ((X[:, None] - X) ** 2).sum(axis=2))
+    return (gamma * (X @ X.T) - 0.5) ** 3
+
+
+def row_coefficients(model, n):
+    alpha = np.zeros(n, dtype=np.longdouble)
+    alpha[model.support_] = model.dual_coef_[0]
+    return alpha
+
+
+def long_value(objective, G, signs, alpha):
+    image = G @ alpha
+    return objective.value(alpha @ image, signs * image, np.ones(len(signs), dtype=np.longdouble))
+
+
+def lower_bound(model):
+    return model.objective_ - (model.duality_gap_ + 1e-11) * abs(model.objective_)
+
+
+def hard_problem(seed):
+    """Return rows, labels and gamma that make Gram matrices of low numerical rank, or nearly diagonal ones."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((30, 1 + seed % 2)) * [1.0, 100.0, 1e-3][seed % 3]
+    return X, np.where(rng.random(30) < 0.5, -1, 1), 10.0 ** rng.uniform(-4, 3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("C", [1.0, 1e4, 1e8])
+@pytest.mark.parametrize("seed", range(6))
+def test_ldm_solvers_do_not_contradict_each_other(seed, C):
+    X, y, gamma = hard_problem(seed)
+    G, objective, models = long_kernel(X, "rbf", gamma) + 1.0, LDM(C, 0.25, 0.25), []
+    for solver in ("interior-point", "block", "coordinate-descent"):
+        models.append(LDMClassifier(*objective, kernel="rbf", gamma=gamma, solver=solver, random_state=0).fit(X, y))
+    values = [long_value(objective, G, y, row_coefficients(model, 30)) for model in models]
+    for model, value in zip(models, values, strict=True):
+        assert value == pytest.approx(model.objective_, rel=model.duality_gap_ + 1e-11)
+        assert lower_bound(model) <= min(values)
+        assert model.certified_problem_ == "exact"
+
+
+@pytest.mark.parametrize("lam", [2.0**-10, 2.0**10, 2.0**20])
+@pytest.mark.parametrize("seed", range(6))
+def test_odm_with_many_prices_is_as_near_as_it_says(seed, lam):
+    X, y, gamma = hard_problem(seed)
+    model = ODMClassifier(lam, 1.0, 0.0, kernel="rbf", gamma=gamma, fit_intercept=False).fit(X, y)
+    G, objective = long_kernel(X, "rbf", gamma), ODM(lam, 1.0, 0.0)
+    value = long_value(objective, G, y, row_coefficients(model, 30))
+    assert value == pytest.approx(model.objective_, rel=model.duality_gap_ + 1e-11)
+    # theta = 0 and mu = 1 is ridge regression: the optimum is one system, refined here to long double.
+    system = G + np.eye(30) * 30 / (2 * np.longdouble(lam))
+    alpha, inverse = np.zeros(30, dtype=np.longdouble), np.linalg.inv(system.astype(np.float64))
+    for _ in range(50):
+        alpha += inverse @ (y - system @ alpha)
+    optimum = long_value(objective, G, y, alpha)
+    assert lower_bound(model) <= optimum
+    assert model.duality_gap_ <= model.tol
+    assert value <= (1 + 1e-3) * optimum
+
+
+def test_a_factor_cut_too_early_is_found_out(rng):
+    X, y = rng.standard_normal((40, 1)), np.where(rng.random(40) < 0.5, -1.0, 1.0)
+    gram, objective, ones = FullGram(long_kernel(X, "rbf", 1.0).astype(float)), ODM(2.0**20, 0.4, 0.2), np.ones(40)
+    proved = []
+    for tol in (1e-3, 1e-14):
+        factor = cholesky_factor(gram, tol=tol)
+        found = newton.solve(objective, as_rows(factor.features), y, ones, tol=1e-8)
+        assert found.gap <= 1e-8
+        proved.append(certify_features(objective, factor, gram, y, ones, found.coef, found.dual, 1e-3))
+    assert proved[1].gap <= 1e-3
+    assert proved[0].objective * (1 - proved[0].gap) <= proved[1].objective
+    assert proved[0].objective > 1.01 * proved[1].objective  # the cut problem has another optimum
+
+
+def ridge_value(features, y, lam):
+    """Return the least value of ½‖w‖² + λ/n Σ(y − Fw)²."""
+    n, r = features.shape
+    w = np.linalg.solve(np.eye(r) + 2 * lam / n * features.T @ features, 2 * lam / n * features.T @ y)
+    return 0.5 * w @ w + lam / n * np.sum((y - features @ w) ** 2)
+
+
+def test_nystroem_certifies_the_problem_on_its_features(rng):
+    X, y = rng.standard_normal((60, 2)), np.where(rng.random(60) < 0.5, -1, 1)
+    options = {"kernel": "rbf", "gamma": 0.5, "n_components": 8, "fit_intercept": False, "tol": 1e-8, "random_state": 0}
+    model = ODMClassifier(64, 1.0, 0.0, **options).fit(X, y)
+    K = long_kernel(X, "rbf", 0.5).astype(float)
+    values, vectors = np.linalg.eigh(K[np.ix_(model.support_, model.support_)])
+    features = K[:, model.support_] @ (vectors / np.sqrt(values))
+    assert model.certified_problem_ == "nystroem"
+    assert model.objective_ == pytest.approx(ridge_value(features, y, 64), rel=1e-8)
+    assert (
+        model.objective_ > 1.001 * ODMClassifier(64, 1.0, 0.0, **options | {"n_components": None}).fit(X, y).objective_
+    )
+    block = LDMClassifier(1, 0.5, 0.5, solver="block", **options).fit(X, y)
+    point = LDMClassifier(1, 0.5, 0.5, solver="interior-point", **options).fit(X, y)
+    assert block.certified_problem_ == point.certified_problem_ == "nystroem"
+    assert block.objective_ == pytest.approx(point.objective_, rel=1e-7)
+
+
+def test_an_indefinite_kernel_is_certified_without_its_negative_part(rng):
+    X, y = rng.standard_normal((40, 2)), np.where(rng.random(40) < 0.5, -1, 1)
+    options = {"kernel": "poly", "gamma": 1.0, "coef0": -0.5, "fit_intercept": False, "tol": 1e-8}
+    with pytest.warns(UserWarning, match="negative eigenvalues"):
+        model = ODMClassifier(64, 1.0, 0.0, **options).fit(X, y)
+    K = long_kernel(X, "poly", 1.0).astype(float)
+    values, vectors = np.linalg.eigh(K)
+    features = vectors[:, values > 0] * np.sqrt(values[values > 0])
+    assert model.certified_problem_ == "clipped kernel"
+    assert model.objective_ == pytest.approx(ridge_value(features, y, 64), rel=1e-7)
+    # The coefficients give this value with the kernel as it is.
+    value = long_value(ODM(64.0, 1.0, 0.0), K, y, row_coefficients(model, 40))
+    assert value == pytest.approx(model.objective_, rel=1e-7)
+
+
+def test_small_negative_eigenvalues_count(rng):
+    basis = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    K = basis * np.append(np.ones(19), -1e-11) @ basis.T
+    K = 0.5 * (K + K.T)
+    with pytest.warns(UserWarning, match="negative eigenvalues"):
+        model = ODMClassifier(2**20, kernel="precomputed", fit_intercept=False).fit(K, np.arange(20) % 2)
+    assert model.certified_problem_ == "clipped kernel"
+
+
+@pytest.mark.parametrize("multi_class", ["direct", "ovr"])
+def test_several_classes_are_proved_for_the_kernel(multi_class, rng):
+    X, y = rng.standard_normal((60, 1)), rng.integers(0, 3, 60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ConvergenceWarning)
+        model = ODMClassifier(2**16, kernel="rbf", multi_class=multi_class).fit(X, y)
+    assert np.max(model.duality_gap_) <= model.tol
+    # The weights' own scores have the objective that is claimed.
+    scores = model.decision_function(X)
+    alphas = np.zeros((3, 60))
+    alphas[:, model.support_] = model.dual_coef_
+    squares = np.einsum("kn,nk->k", alphas, scores)
+    if multi_class == "direct":
+        own = scores[np.arange(60), y]
+        scores[np.arange(60), y] = -np.inf
+        value = ODM(2.0**16, 0.4, 0.2).value(squares.sum(), own - scores.max(axis=1), np.ones(60))
+    else:
+        signs = [np.where(y == k, 1.0, -1.0) for k in range(3)]
+        value = [ODM(2.0**16, 0.4, 0.2).value(squares[k], signs[k] * scores[:, k], np.ones(60)) for k in range(3)]
+    np.testing.assert_allclose(value, model.objective_, rtol=1e-5)
+
+
+def test_large_cancelling_coefficients_are_not_certified(rng):
+    X, y = 1e6 * rng.standard_normal((30, 1)), np.where(rng.random(30) < 0.5, -1, 1)
+    with pytest.warns(ConvergenceWarning, match="above tol"):
+        model = ODMClassifier(2**20, kernel="poly", degree=3, gamma=1.0).fit(X, y)
+    assert np.isfinite(model.objective_)
+    assert model.duality_gap_ > model.tol
+    assert model.objective_ <= 2**20  # weights of zero cost this
