@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -199,3 +201,40 @@ def test_real_data_all_ways_agree():
         np.testing.assert_allclose(model.fit(X, y).decision_function(X), expected, atol=1e-5)
     single = LSSVMClassifier().fit(X.astype(np.float32), y)
     np.testing.assert_allclose(single.decision_function(X), expected, atol=1e-3)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("C", [1e-6, 1.0, 1e8])
+@pytest.mark.parametrize("kernel", ["rbf", "poly", "linear"])
+@pytest.mark.parametrize("space", ["dual", "empirical"])
+def test_the_gap_alone_says_optimal(space, kernel, C, rng):
+    """Badly conditioned systems end at tol or with a warning, and never claim more than is so."""
+    for scale in (1e-3, 1.0, 1e3):
+        X, y = scale * rng.standard_normal((20, 2)), rng.integers(0, 2, 20)
+        model = LSSVMClassifier(C, kernel=kernel, gamma=1.0, space=space)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(X, y)
+        assert len(caught) == (not model.duality_gap_ <= model.tol)
+        if kernel == "linear":
+            continue
+        alpha = np.zeros(20, dtype=np.longdouble)
+        alpha[model.support_] = model.dual_coef_[0]
+        inner = X.astype(np.longdouble) @ X.T
+        squares = inner.diagonal()
+        K = inner**3 if kernel == "poly" else np.exp(2 * inner - squares - squares[:, None])
+        errors = 2 * y - 1 - K @ alpha - model.intercept_[0]
+        length = alpha @ alpha if space == "empirical" else alpha @ K @ alpha
+        value = length / 2 + C / 2 * (errors @ errors)
+        assert value == pytest.approx(model.objective_, rel=model.duality_gap_ + 1e-10)
+
+
+def test_dependent_columns_at_a_high_price():
+    """1/C is lost beside the scatter matrix: its Cholesky factor does not exist."""
+    rng = np.random.default_rng(1)
+    X = np.repeat(1e6 * rng.standard_normal((50, 2)), 3, axis=1)
+    y = (X[:, 0] > 0).astype(int)
+    model = LSSVMClassifier(1e8, tol=1e-6).fit(X, y)
+    assert model.duality_gap_ <= 1e-6
+    shared = LSSVMClassifier(3e8, tol=1e-6).fit(X[:, ::3], y)  # three equal columns share one weight
+    np.testing.assert_allclose(model.decision_function(X), shared.decision_function(X[:, ::3]), atol=1e-4)

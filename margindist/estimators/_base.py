@@ -356,14 +356,17 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
                     for k, signs in enumerate(problems)
                 )
         except (np.linalg.LinAlgError, ArithmeticError) as error:  # only rounding and overflow lead there
-            raise ValueError(
-                f"{type(self).__name__}: expected features (or kernel values) of moderate size, got such in which the "
-                f"solver loses all digits ({error}); scale the features, for instance by StandardScaler."
-            ) from error
+            raise self._digits_lost(error) from error
         if context is not None:
             context.call_on_fit_task_end(estimator=self, X=X, y=y)
         self._warn_unless_converged(solutions)
         return solutions
+
+    def _digits_lost(self, error):
+        return ValueError(
+            f"{type(self).__name__}: expected features (or kernel values) of moderate size, got such in which the "
+            f"solver loses all digits ({error}); scale the features, for instance by StandardScaler."
+        )
 
     def _progress(self, k, n_problems, context):
         """Return what a solver calls once an iteration: it prints, informs callbacks, and says whether to stop."""

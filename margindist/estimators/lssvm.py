@@ -201,13 +201,7 @@ class LSSVMClassifier(MarginClassifier):
         data = self._validate_training_data(X, y, sample_weight)
         targets = np.array(self._sign_vectors(data.codes))
         self.solver_ = self._choose_solver(data.X)
-        if self.solver_ == "cg":
-            solutions = self._solve_by_cg(data, X, y)
-        elif self._has_few_columns(data.X):
-            rows = as_rows(data.X, self.fit_intercept)
-            solutions = solve_columns(rows, targets, data.weights, float(self.C), self._metric(rows, data))
-        else:
-            solutions = self._solve_by_rows(data, targets)
+        solutions = self._solve_by_cg(data, X, y) if self.solver_ == "cg" else self._solve_systems(data, targets)
         coefs = np.array([solution.coef for solution in solutions])
         if self.kernel == "linear":
             self._store_linear(coefs)
@@ -303,10 +297,23 @@ class LSSVMClassifier(MarginClassifier):
             f"lower C or use space='empirical'."
         )
 
+    def _solve_systems(self, data, targets):
+        try:
+            solve = self._solve_by_columns if self._has_few_columns(data.X) else self._solve_by_rows
+            solutions = solve(data, targets)
+        except ArithmeticError as error:
+            raise self._digits_lost(error) from error
+        self._warn_unless_converged(solutions)
+        return solutions
+
+    def _solve_by_columns(self, data, targets):
+        rows = as_rows(data.X, self.fit_intercept)
+        return solve_columns(rows, targets, data.weights, float(self.C), self._metric(rows, data), tol=self.tol)
+
     def _solve_by_rows(self, data, targets):
         K, G = self._grams(data)
         try:
-            solutions = solve_gram(G, targets, data.weights, float(self.C), self.fit_intercept)
+            solutions = solve_gram(G, targets, data.weights, float(self.C), self.fit_intercept, tol=self.tol)
         except LinAlgError as error:
             raise self._indefinite(self.C) from error
         m = len(data.codes)

@@ -38,11 +38,22 @@ import numpy as np
 from margindist.solvers._class_blocks import coefficients
 from margindist.solvers._solution import Solution, relative
 
-__all__ = ["certify_features", "certify_multipliers", "certify_rounds"]
+__all__ = ["certify_features", "certify_multipliers", "certify_rounds", "material", "rounding"]
 
 _UNIT = 2.0**-53
 _SUM = 6.0  # error of a sum of n products, in units of √n
 _VALUE = 64.0  # error of a kernel value, in units of its rounding
+_IMMATERIAL = 1e-11  # relative error of an objective's value that is not worth a word
+
+
+def rounding(n, of_values=_VALUE):
+    """Return the error of a sum of n products of kernel values, relative to the sum of absolute values."""
+    return (_SUM * np.sqrt(n) + of_values) * _UNIT
+
+
+def material(error, value):
+    """Return what an error of the objective's value is beyond what any value has."""
+    return np.maximum(0.0, error - _IMMATERIAL * np.abs(value))
 
 
 def _margin_errors(gram, coef):
@@ -50,7 +61,7 @@ def _margin_errors(gram, coef):
 
     ``gram`` is a Gram matrix or a factor of one.
     """
-    share = (_SUM * np.sqrt(np.count_nonzero(coef)) + _VALUE) * _UNIT
+    share = rounding(np.count_nonzero(coef))
     lengths = np.sqrt(np.maximum(gram.diagonal, 0.0))
     errors = share * lengths * (lengths @ np.abs(coef))
     if gram.kept is not None:  # what was clipped rounds too, relative to the largest eigenvalue
@@ -132,8 +143,8 @@ class _Candidate:
         if not self.feasible:
             return
         self.value = objective.value(self.scale**2 * square, self.margins, weights)
-        self.error = np.abs(self.coef) @ self.errors / 2.0
-        self.error += objective.steepest(self.margins, self.errors, weights) @ self.errors
+        slopes = objective.steepest(self.margins, self.errors, weights)
+        self.error = material((0.5 * np.abs(self.coef) + slopes) @ self.errors, self.value)
 
     def distance(self, margins):
         """Return the squared distance from a dual point with these coefficients that was made at these margins.

@@ -23,6 +23,10 @@ factorisation of d × d, whatever the number of targets.
 :math:`P(w, b) - D(\alpha) = \tfrac12 \|w - \sum_i \alpha_i \varphi(x_i)\|^2`: half the squared residual of the system
 bounds the distance to the optimum.
 
+What rounding can have done to residuals and sums is added to it. Where that and the residual exceed the tolerance, the
+solution is refined: the same factor (or eigenvectors, where 1/C is lost beside the matrix and a Cholesky factor does
+not exist) takes the residual of the system, computed from the rows or from K, as its right side.
+
 **Paths.** One symmetric eigendecomposition of B, or of :math:`S^{1/2} K S^{1/2}`, in place of the factorisation makes
 every further C a product with its eigenvectors, and gives the leave-one-out scores exactly: without row i its residual
 is :math:`e_i / (1 - h_i)`, where :math:`h_i` is the influence of :math:`y_i` on its own score. In terms of the rows'
@@ -37,9 +41,10 @@ columns' form needs to know of it.
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh, lu_factor, lu_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lu_factor, lu_solve
 from scipy.linalg.blas import dsymm
 
+from margindist.solvers._kernel_certificate import material, rounding
 from margindist.solvers._rows import (
     add_rows,
     gram,
@@ -49,13 +54,15 @@ from margindist.solvers._rows import (
     row_range,
     scatter,
     scores,
+    squares,
     sum_of_squares,
     weighted_sums,
 )
-from margindist.solvers._solution import Solution
+from margindist.solvers._solution import Solution, Status, conclude, relative
 
 __all__ = ["Path", "conjugate_gradients", "metric_of", "path_columns", "path_gram", "solve_columns", "solve_gram"]
 
+_REFINEMENTS = 5  # corrections of a solution at most
 _STRIP_VALUES = 2**22  # transformed features in memory at a time
 
 
@@ -72,7 +79,7 @@ def metric_of(rows, feature_weights):
     return _symmetric(gram(rows._replace(bias=0.0), np.arange(n_rows(rows)), feature_weights))
 
 
-def solve_columns(rows, targets, weights, C, metric=None):
+def solve_columns(rows, targets, weights, C, metric=None, tol=1e-8):
     """Solve for few features; cost one product of the rows and a factorisation of d × d.
 
     Parameters
@@ -87,34 +94,30 @@ def solve_columns(rows, targets, weights, C, metric=None):
         Price of the squared errors.
     metric : ndarray of shape (n_features, n_features)
         See :func:`metric_of`.
+    tol : float
+        Relative duality gap to reach.
 
     Returns
     -------
-    list of Solution, one a target; the bias, if any, is the last coefficient
+    list of Solution, one per target; the bias, if any, is the last coefficient
     """
     B, g, mean, target_means = _moments(rows, targets, weights)
-    system = B if metric is None else B @ metric
-    system[np.diag_indices_from(system)] += 1.0 / C
-    if metric is None:
-        t = u = cho_solve(cho_factor(system, lower=True, overwrite_a=True, check_finite=False), g)
-    else:
-        t = lu_solve(lu_factor(system, overwrite_a=True, check_finite=False), g)
-        u = metric @ t
-    residuals = (targets - target_means[:, None]).T - (products(rows, u) - mean @ u)
-    if rows.bias:
-        shift = weights @ residuals / weights.sum()
-        residuals -= shift
-        target_means = target_means + shift
-    alphas = C * weights[:, None] * residuals
-    off = t - weighted_sums(rows, alphas).T
-    spread = off if metric is None else metric @ off
-    values = 0.5 * np.einsum("jk,jk->k", t, u) + 0.5 * np.einsum("ik,ik->k", alphas, residuals)
-    gaps = 0.5 * np.einsum("jk,jk->k", off, spread)
-    coefs = np.vstack([u, target_means - mean @ u]) if rows.bias else u
-    return [_solution(coefs[:, k], alphas[:, k], values[k], gaps[k]) for k in range(len(targets))]
+    solve = _column_system(B, metric, C)
+    squares(rows._replace(bias=0.0), lengths := np.empty(n_rows(rows)))
+    point = _ColumnPoint(rows, targets, weights, C, metric, mean, target_means, np.sqrt(lengths))
+    t = solve(g)
+    found = point.certify(t)
+    for _ in range(_REFINEMENTS):
+        if np.all(found.gaps <= tol):
+            break
+        refined = point.certify(found.t - solve(found.off) / C)
+        if not np.any(refined.gaps < found.gaps):
+            break
+        found = refined
+    return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
 
 
-def solve_gram(K, targets, weights, C, fit_bias):
+def solve_gram(K, targets, weights, C, fit_bias, tol=1e-8):
     """Solve from the Gram matrix, which is overwritten: cost one factorisation of n_rows × n_rows.
 
     Parameters
@@ -129,35 +132,28 @@ def solve_gram(K, targets, weights, C, fit_bias):
         Price of the squared errors.
     fit_bias : bool
         Whether there is a bias.
+    tol : float
+        Relative duality gap to reach.
 
     Returns
     -------
-    list of Solution, one a target; the bias, if any, is the last coefficient
+    list of Solution, one per target; the bias, if any, is the last coefficient
     """
-    diagonal = K.diagonal().copy()
-    K[np.diag_indices_from(K)] += 1.0 / (C * weights)
-    factor = cho_factor(K.T, lower=True, overwrite_a=True, check_finite=False)
-    right = np.vstack([np.ones(len(K)), targets]).T
-    alphas, biases = _remove_bias(cho_solve(factor, right, check_finite=False), fit_bias)
-
-    # The factor took one triangle and the diagonal; the other triangle still holds K.
-    diagonal -= factor[0].diagonal()
-
-    def times(vectors):
-        return dsymm(1.0, factor[0], vectors, lower=0) + diagonal[:, None] * vectors
-
-    K_alphas = times(alphas)
-    residuals = targets.T - K_alphas - biases
-    if fit_bias:
-        shift = weights @ residuals / weights.sum()
-        residuals -= shift
-        biases = biases + shift
-    off = alphas - C * weights[:, None] * residuals
-    values = 0.5 * np.einsum("ik,ik->k", alphas, K_alphas)
-    values += 0.5 * C * np.einsum("i,ik,ik->k", weights, residuals, residuals)
-    gaps = np.maximum(0.5 * np.einsum("ik,ik->k", off, times(off)), 0.0)
-    coefs = np.vstack([alphas, biases]) if fit_bias else alphas
-    return [_solution(coefs[:, k], alphas[:, k], values[k], gaps[k]) for k in range(len(targets))]
+    system = _GramSystem(K, 1.0 / (C * weights))
+    solved = system.solve(np.vstack([np.ones(len(K)), targets]).T)
+    eta = solved[:, :1]
+    point = _GramPoint(system, targets, weights, C, fit_bias)
+    found = point.certify(*_remove_bias(solved, fit_bias))
+    for _ in range(_REFINEMENTS):
+        if np.all(found.gaps <= tol):
+            break
+        change = system.solve(system.ridge[:, None] * found.off)
+        change, bias = _remove_bias(np.hstack([eta, change]), fit_bias)
+        refined = point.certify(found.alphas - change, found.biases - bias)
+        if not np.any(refined.gaps < found.gaps):
+            break
+        found = refined
+    return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
 
 
 def conjugate_gradients(rows, target, weights, C, *, feature_weights=None, tol=1e-8, max_iter=1000, report=None):
@@ -189,34 +185,38 @@ def conjugate_gradients(rows, target, weights, C, *, feature_weights=None, tol=1
     features = _Features(rows._replace(bias=0.0), feature_weights)
     total, centre = weights.sum(), bool(rows.bias)
     scale = features.inverse_diagonal(weights, C, centre)
-    bias = weights @ target / total if centre else 0.0
-    errors = target - bias
-    w = np.zeros(features.size())
-    r = C * features.transposed(weights * errors)
-    direction, last = np.zeros_like(w), 1.0
-    status = "iteration limit"
-    for n_iter in range(max_iter + 1):
-        value = 0.5 * (w @ w) + 0.5 * C * (weights @ errors**2)
-        gap = 0.5 * (r @ r) / value if value > 0.0 else 0.0
-        if report is not None and report(n_iter, w, value, gap):
-            status = "stopped"
-        elif gap <= 0.5 * tol:
-            status = "optimal"
-        if status != "iteration limit" or n_iter == max_iter:
+    w, n_iter, ended = np.zeros(features.size()), 0, Status.OPTIMAL
+    for _ in range(_REFINEMENTS):  # rounding takes the recurrence away from the truth: go on from there
+        errors, _ = features.errors(target, weights, w, centre)
+        r = C * features.transposed(weights * errors) - w
+        direction, last = np.zeros_like(w), 1.0
+        for step_count in range(max_iter - n_iter + 1):
+            value = 0.5 * (w @ w) + 0.5 * C * (weights @ errors**2)
+            gap = relative(0.5 * (r @ r), value)
+            if report is not None and report(n_iter, w, value, gap):
+                ended = Status.STOPPED
+            if ended is Status.STOPPED or gap <= 0.5 * tol:
+                break
+            if n_iter == max_iter:
+                ended = Status.ITERATION_LIMIT
+                break
+            z = scale * r
+            now = r @ z
+            direction = z + (now / last if step_count else 0.0) * direction
+            last = now
+            change = features.times(direction)
+            if centre:
+                change -= weights @ change / total
+            curved = direction + C * features.transposed(weights * change)
+            step = now / (direction @ curved)
+            w += step * direction
+            errors -= step * change
+            r -= step * curved
+            n_iter += 1
+        found = features.certify(target, weights, C, w, centre)
+        if ended is not Status.OPTIMAL or found.gap <= tol:
             break
-        z = scale * r
-        now = r @ z
-        direction = z + (now / last if n_iter else 0.0) * direction
-        last = now
-        change = features.times(direction)
-        if centre:
-            change -= weights @ change / total
-        curved = direction + C * features.transposed(weights * change)
-        step = now / (direction @ curved)
-        w += step * direction
-        errors -= step * change
-        r -= step * curved
-    return features.certify(target, weights, C, w, centre)._replace(n_iter=max(n_iter, 1), status=status)
+    return conclude(found._replace(n_iter=max(n_iter, 1)), tol, ended)
 
 
 def path_columns(rows, targets, weights, Cs, metric=None):
@@ -309,18 +309,186 @@ class _Features(NamedTuple):
             diagonal -= self._sum(weights) ** 2 / weights.sum()
         return 1.0 / (1.0 + C * np.maximum(diagonal, 0.0))
 
+    def errors(self, target, weights, w, centre):
+        """Return what the scores lack of the targets, and the bias; their mean is zero to the last digits."""
+        errors, bias = target - self.times(w), 0.0
+        for _ in range(2 if centre else 0):  # far from zero the first mean is off by the rounding of the scores
+            shift = weights @ errors / weights.sum()
+            errors -= shift
+            bias += shift
+        return errors, bias
+
     def certify(self, target, weights, C, w, centre):
-        values = self.times(w)
-        bias = weights @ (target - values) / weights.sum() if centre else 0.0
-        errors = target - values - bias
+        errors, bias = self.errors(target, weights, w, centre)
         alpha = C * weights * errors
         off = w - self.transposed(alpha)
         coef = self.columns(w)
         value = 0.5 * (w @ w) + 0.5 * (alpha @ errors)
-        return _solution(np.append(coef, bias) if centre else coef, alpha, value, 0.5 * (off @ off))
+        squares(self.rows, lengths := np.empty(len(target)))
+        lengths, length = np.sqrt(lengths), np.linalg.norm(w)
+        reach = lengths
+        if self.feature_weights is not None:  # ‖φ(x)‖ ≤ ‖x‖ (Σ s‖x‖²)^½
+            reach = lengths * np.sqrt(self.feature_weights @ lengths**2)
+        moved = rounding(n_columns(self.rows) + len(w), 2.0) * reach * length
+        astray = rounding(len(target), 2.0) * (reach @ np.abs(alpha)) + abs(alpha.sum()) * reach.max() * centre
+        distance = 0.5 * (np.linalg.norm(off) + astray) ** 2
+        gap = _gaps(np.array([value]), distance, C * weights, errors[:, None], moved[:, None])[0]
+        return Solution(np.append(coef, bias) if centre else coef, alpha, value, float(gap))
 
     def _sum(self, scales):
         return add_rows(self.rows, np.arange(len(scales)), scales, np.zeros(n_columns(self.rows)))
+
+
+def _column_system(B, metric, C):
+    """Return what solves (BA + I/C) t = right, A the metric if there is one."""
+    if metric is not None:
+        system = B @ metric
+        system[np.diag_indices_from(system)] += 1.0 / C
+        factors = lu_factor(system, overwrite_a=True, check_finite=False)
+        return lambda right: lu_solve(factors, right, check_finite=False)
+    system = B.copy()
+    system[np.diag_indices_from(system)] += 1.0 / C
+    try:
+        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+    except LinAlgError:  # dependent columns and so high a price that 1/C is lost: their eigenvalues are zero
+        values, vectors = eigh(B, check_finite=False)
+        inverse = 1.0 / (np.maximum(values, 0.0) + 1.0 / C)
+        return lambda right: vectors @ (inverse[:, None] * (vectors.T @ right))
+    return lambda right: cho_solve(factor, right, check_finite=False)
+
+
+class _Certified(NamedTuple):
+    """Where the solution of a system leads, one entry or column per target."""
+
+    gaps: np.ndarray  # relative
+    off: np.ndarray  # what is missing to the dual point
+    solutions: list
+    t: np.ndarray | None = None
+    alphas: np.ndarray | None = None
+    biases: np.ndarray | None = None
+
+
+class _ColumnPoint(NamedTuple):
+    """The problem in terms of columns, and the certificate of weights t (see the module for the metric)."""
+
+    rows: tuple
+    targets: np.ndarray
+    weights: np.ndarray
+    C: float
+    metric: np.ndarray | None
+    mean: np.ndarray
+    target_means: np.ndarray
+    lengths: np.ndarray  # of the rows
+
+    def certify(self, t):
+        u = t if self.metric is None else self.metric @ t
+        residuals = (self.targets - self.target_means[:, None]).T - (products(self.rows, u) - self.mean @ u)
+        biases = self.target_means
+        if self.rows.bias:
+            shift = self.weights @ residuals / self.weights.sum()
+            residuals -= shift
+            biases = biases + shift
+        alphas = self.C * self.weights[:, None] * residuals
+        off = t - weighted_sums(self.rows, alphas).T
+        stretch = 1.0 if self.metric is None else np.linalg.norm(self.metric)
+        spread = off if self.metric is None else self.metric @ off
+        # Rounding of the scores, and of the sum of the rows.
+        errors = rounding(len(t), 2.0) * np.outer(self.lengths, stretch * np.linalg.norm(t, axis=0))
+        astray = rounding(len(residuals), 2.0) * (self.lengths @ np.abs(alphas))
+        if self.rows.bias:  # a dual point's entries add up to zero, but for rounding
+            astray += np.abs(alphas.sum(axis=0)) * self.lengths.max()
+        astray *= np.sqrt(stretch)
+        distance = np.sqrt(np.maximum(np.einsum("jk,jk->k", off, spread), 0.0)) + astray
+        values = 0.5 * np.einsum("jk,jk->k", t, u) + 0.5 * np.einsum("ik,ik->k", alphas, residuals)
+        gaps = _gaps(values, 0.5 * distance**2, self.C * self.weights, residuals, errors)
+        coefs = np.vstack([u, biases - self.mean @ u]) if self.rows.bias else u
+        return _Certified(gaps, off, _solutions(coefs, alphas, values, gaps), t=t)
+
+
+class _GramSystem:
+    """K + diag(ridge) in the memory of K: its Cholesky factor in one triangle, K itself in the other."""
+
+    def __init__(self, K, ridge):
+        self.ridge, self.diagonal = ridge, K.diagonal().copy()
+        self.K = K.T
+        K[np.diag_indices_from(K)] += ridge
+        self.spectrum = None
+        try:
+            self.K, _ = cho_factor(self.K, lower=True, overwrite_a=True, check_finite=False)
+        except LinAlgError:
+            self._decompose()
+
+    def _decompose(self):
+        """Take eigenvectors instead: rounding hides a ridge that is very small, or K is not semi-definite."""
+        whole = np.triu(self.K, 1)
+        whole += whole.T
+        whole[np.diag_indices_from(whole)] = self.diagonal
+        root = np.sqrt(self.ridge)
+        values, vectors = eigh(whole / np.outer(root, root), overwrite_a=True, check_finite=False)
+        if values[0] < -8.0 * len(values) * np.finfo(float).eps * max(values[-1], 1.0):
+            raise LinAlgError("the matrix has negative eigenvalues")
+        self.spectrum = np.maximum(values, 0.0), vectors / root[:, None]
+
+    def solve(self, right):
+        """Return the solutions of the system for the columns of ``right``."""
+        if self.spectrum is None:
+            return cho_solve((self.K, True), right, check_finite=False)
+        values, vectors = self.spectrum
+        return vectors @ ((vectors.T @ right) / (1.0 + values)[:, None])
+
+    def times(self, vectors):
+        """Return the products of K, without the ridge, with the columns."""
+        diagonal = self.diagonal - self.K.diagonal()
+        return dsymm(1.0, self.K, vectors, lower=0) + diagonal[:, None] * vectors
+
+
+class _GramPoint(NamedTuple):
+    """The problem in terms of rows, and the certificate of coefficients and biases."""
+
+    system: _GramSystem
+    targets: np.ndarray
+    weights: np.ndarray
+    C: float
+    fit_bias: bool
+
+    def certify(self, alphas, biases):
+        prices = self.C * self.weights
+        images = self.system.times(alphas)
+        residuals = self.targets.T - images - biases
+        if self.fit_bias:
+            shift = self.weights @ residuals / self.weights.sum()
+            residuals -= shift
+            biases = biases + shift
+        off = alphas - prices[:, None] * residuals
+        lengths = np.sqrt(np.maximum(self.system.diagonal, 0.0))
+        share = rounding(len(alphas))
+        errors = share * np.outer(lengths, lengths @ np.abs(alphas))
+        distance = np.einsum("ik,ik->k", off, self.system.times(off)) + share * (lengths @ np.abs(off)) ** 2
+        values = 0.5 * np.einsum("ik,ik->k", alphas, images)
+        values += 0.5 * np.einsum("i,ik,ik->k", prices, residuals, residuals)
+        own = 0.5 * np.einsum("ik,ik->k", np.abs(alphas), errors)
+        gaps = _gaps(values, 0.5 * np.maximum(distance, 0.0), prices, residuals, errors, own)
+        coefs = np.vstack([alphas, biases]) if self.fit_bias else alphas
+        solutions = _solutions(coefs, alphas, values, gaps)
+        return _Certified(gaps, off, solutions, alphas=alphas, biases=biases)
+
+
+def _gaps(values, distances, prices, residuals, errors, own=0.0):
+    """Return relative gaps from half the squared distances to the dual point and the errors of the residuals.
+
+    The dual point is made from residuals as computed; exact ones would add half their price times the squared error to
+    the gap, and give another value: by ``own`` for the squared length, and by their prices.
+    """
+    moved = own + np.einsum("i,ik->k", prices, np.abs(residuals) * errors)
+    distances = distances + 0.5 * np.einsum("i,ik->k", prices, errors**2)
+    return (distances + material(moved, values)) / np.maximum(values, np.finfo(float).tiny)
+
+
+def _solutions(coefs, alphas, values, gaps):
+    return [
+        Solution(coefs[:, k].copy(), alphas[:, k].copy(), float(values[k]), float(gaps[k]), 1)
+        for k in range(len(values))
+    ]
 
 
 def _moments(rows, targets, weights):
@@ -347,7 +515,3 @@ def _remove_bias(solved, fit_bias):
 
 def _symmetric(lower):
     return np.tril(lower) + np.tril(lower, -1).T
-
-
-def _solution(coef, alpha, value, gap):
-    return Solution(coef, alpha, float(value), float(gap / value) if value > 0.0 else 0.0, 1, "optimal")
