@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, minmax_scale
 from sklearn.utils.estimator_checks import parametrize_with_checks
+from sklearn.utils.validation import has_fit_parameter
 
 import margindist
 from margindist import (
@@ -174,6 +175,53 @@ def test_class_weights_are_finite_and_not_negative(classifier, weight, iris):
         pytest.skip("has no class weights")
     with pytest.raises(ValueError, match=r"class_weight must be .* not negative"):
         clone(classifier).set_params(class_weight={"setosa": weight}).fit(X, y)
+
+
+@every_classifier
+@pytest.mark.parametrize("scale", [1e160, -1e150, 1e71, 1e-73, 1e-150, 1e-310])
+def test_values_whose_squares_overflow_or_vanish_are_refused_at_once(classifier, scale, iris):
+    X, y = iris
+    X = scale * X
+    X[7, 2] = 5.0 * scale
+    for rows, column in ((X, 2), (sp.csr_array(X), 2), (pd.DataFrame(X, columns=list("abcd")), "'c'")):
+        message = rf"expected features .* between 1e-70 and 1e\+70 in size, got .*e[+-]\d+ in column {column}; scale"
+        with pytest.raises(ValueError, match=message):
+            clone(classifier).fit(rows, y)
+
+
+@every_classifier
+def test_a_vanishing_row_and_column_leave_the_scores_finite(classifier, iris):
+    X, y = iris
+    for scale in (1e-310, 1e-160, 1e-75):
+        rows = X.copy()
+        rows[0] *= scale
+        rows[:, 1] *= scale
+        assert np.isfinite(clone(classifier).fit(rows, y).decision_function(X)).all()
+
+
+@every_classifier
+@pytest.mark.parametrize("weight", [1e200, 1e-200])
+def test_weights_with_which_products_overflow_are_refused(classifier, weight, iris):
+    X, y = iris
+    if not has_fit_parameter(classifier, "sample_weight"):
+        pytest.skip("takes no sample weights")
+    with pytest.raises(ValueError, match=r"expected sample weights, .*, got 1e[+-]200; divide"):
+        clone(classifier).fit(X, y, sample_weight=np.full(len(y), weight))
+    if "class_weight" not in classifier.get_params():
+        return
+    with pytest.raises(ValueError, match=r"expected sample weights, times class weights, .*, got 1e[+-]200; divide"):
+        clone(classifier).set_params(class_weight={"setosa": weight}).fit(X, y)
+
+
+@every_classifier
+def test_scores_are_finite_or_the_values_are_refused(classifier, iris):
+    X, y = iris
+    model = clone(classifier).fit(X, y)
+    for scale in (1e70, 1e150, 1e308):
+        try:
+            assert np.isfinite(model.decision_function(scale * (X - 0.5))).all()
+        except ValueError as error:
+            assert "about as large as those of the training data" in str(error)
 
 
 @pytest.mark.parametrize(

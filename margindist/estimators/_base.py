@@ -16,6 +16,7 @@ from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import assert_all_finite
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
@@ -160,6 +161,11 @@ COMMON_PARAMETERS = {
 }
 
 
+# Solvers multiply and divide by sums of squares, and by products of two of those: with numbers between these bounds no
+# such product overflows or vanishes, whatever the number of rows.
+_SMALLEST, _LARGEST = 1e-70, 1e70
+
+
 class TrainingData(NamedTuple):
     """Validated rows of positive weight, and where they stood in what was given."""
 
@@ -169,6 +175,15 @@ class TrainingData(NamedTuple):
     sample_weights: np.ndarray  # without the class weights
     kept: np.ndarray | None  # positions of these rows among those given, None if all
     n_given: int  # number of rows given
+
+
+def _largest_value(X):
+    """Return the value of largest size and its column."""
+    values = X.data if sp.issparse(X) else X.reshape(-1)
+    if not values.size:
+        return 0.0, 0
+    place = np.abs(values).argmax()
+    return values[place], X.indices[place] if sp.issparse(X) else place % X.shape[1]
 
 
 class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
@@ -191,7 +206,8 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """
         first = not (piece and hasattr(self, "classes_"))
         form = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
-        X, y = validate_data(self, X, y, reset=first, **form)
+        X, y = validate_data(self, X, y, reset=first, ensure_all_finite=False, **form)
+        self._check_range(X, piece)
         check_classification_targets(y)
         if getattr(self, "kernel", None) == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(
@@ -207,7 +223,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
         codes = np.zeros(len(y), dtype=np.intp)
         codes[present] = self._encode_piece(y[present], classes, first) if piece else self._encode(y[present])
-        weights = sample_weights * self._class_weights(codes, sample_weights)[codes]
+        weights = self._weights_in_range(sample_weights * self._class_weights(codes, sample_weights)[codes])
         if weights.all():
             return TrainingData(X, codes, weights, sample_weights, None, len(y))
         kept = np.flatnonzero(weights)
@@ -258,7 +274,40 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             raise ValueError(
                 "Negative values in data passed to `sample_weight`; weights count how often a row is there."
             )
+        return self._weights_in_range(weights)
+
+    def _weights_in_range(self, weights):
+        """Return the weights; raise an error if one is not zero and of a size with which products overflow."""
+        largest = weights.max()
+        smallest = np.min(weights, where=weights > 0.0, initial=np.inf)
+        if largest > _LARGEST or smallest < _SMALLEST:
+            raise ValueError(
+                f"{type(self).__name__}: expected sample weights, times class weights, that are zero or between "
+                f"{_SMALLEST:g} and {_LARGEST:g}, got {largest if largest > _LARGEST else smallest:g}; divide them by "
+                f"their mean, and give rows that shall be absent the weight zero."
+            )
         return weights
+
+    def _check_range(self, X, piece):
+        """Raise an error if values are not finite, or squares overflow or all vanish.
+
+        One product of all values with themselves tells all of it in ordinary data, at the price of scikit-learn's test
+        for finite values, which it replaces. A piece may be as small as it likes beside the others.
+        """
+        values = X.data if sp.issparse(X) else X.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(values @ values)
+        if _SMALLEST**2 <= total <= _LARGEST**2:
+            return
+        assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        value, column = _largest_value(X)
+        if abs(value) > _LARGEST or (0.0 < abs(value) < _SMALLEST and not piece):
+            names = getattr(self, "feature_names_in_", None)
+            raise ValueError(
+                f"{type(self).__name__}: expected features (or kernel values) of which the largest is between "
+                f"{_SMALLEST:g} and {_LARGEST:g} in size, got {value:g} in column "
+                f"{column if names is None else repr(names[column])}; scale the features, for instance by MaxAbsScaler."
+            )
 
     def _class_weights(self, codes, sample_weights):
         """Return one weight a class; "balanced" gives every class the same total."""
@@ -462,7 +511,14 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
-        values = self._scores(X)
+        with np.errstate(over="ignore", invalid="ignore"):
+            values = self._scores(X)
+        if not np.isfinite(values).all():
+            value, column = _largest_value(X)
+            raise ValueError(
+                f"{type(self).__name__}: expected features about as large as those of the training data, got such with "
+                f"which scores overflow (the largest is {value:g} in column {column}); scale all data alike."
+            )
         return values.ravel() if values.shape[1] == 1 else values
 
     def _scores(self, X):
