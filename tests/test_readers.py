@@ -8,6 +8,8 @@ import os
 import re
 import subprocess
 import sys
+import time
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
+from benchmarks import fuzz_readers
 from margindist.datasets import DataError, read_file
 from margindist.datasets.svmlight import read_svmlight
 
@@ -405,9 +408,12 @@ def test_npz_refusals(tmp_path):
         ({"y": np.eye(3)}, "expected the arrays X"),
         ({"X": np.eye(3), "y": np.arange(4)}, "expected 3 labels in 'y'"),
         ({"X": np.full((2, 2), np.inf), "y": [0, 1]}, "infinite values"),
-        ({"X": np.eye(2), "y": [0, 1], "train": [[5]], "test": [[1]]}, "rows that are not there"),
-        ({"data": [1.0], "indices": [9], "indptr": [0, 1, 1], "shape": [2, 2], "y": [0, 1]}, "cannot be read"),
-        ({"X": np.array([[{}]], dtype=object), "y": [0]}, "cannot be read"),
+        ({"X": np.eye(2), "y": [0, 1], "train": [[5]], "test": [[1]]}, "expected train to be from 0 to 1, got 5 to 5"),
+        (
+            {"data": [1.0], "indices": [9], "indptr": [0, 1, 1], "shape": [2, 2], "y": [0, 1]},
+            "indices to be from 0 to 1",
+        ),
+        ({"X": np.array([[{}]], dtype=object), "y": [0]}, "table of numbers, got object of shape (1, 1)"),
     ):
         np.savez(path, **arrays)
         assert sentence in refusal(path)
@@ -487,3 +493,237 @@ def test_damaged_files_are_read_or_refused(tmp_path, valid_files, draw):
     path = tmp_path / name
     path.write_bytes(content)
     read_or_refuse(path)
+
+
+def column_of(path):
+    """Return the first column of a file, as text where it is text."""
+    X = read_file(path, target=False).X
+    return X[:, 0].tolist() if isinstance(X, np.ndarray) else X.iloc[:, 0].tolist()
+
+
+ODD_NUMBERS = [
+    "0.128716\x0b1.07834", "1.5\x0b", "\x0c1.5", "1.5\x1f", "\xa01.5", "1.5\u3000", "\u20281.5", "\ufeff1.5", "1_000",
+    "0x10", "1d5", "\u2212 5", "\u22125", "٣", "１２", "١,٥", "1．5", "+ 1", "--1", "1e", "1e+", ".", "+", "1.2.3",
+    "nAn", "+nan", "1 2", "½", "1e5f", "1\x015",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("odd", ODD_NUMBERS)
+def test_what_is_not_written_as_a_number_is_never_read_as_one(write, odd):
+    assert column_of(write("t.csv", f'a,b\n2,3\n"{odd}",4\n5,6\n')) == ["2", odd, "5"]
+    assert column_of(write("t.csv", f"a;b\n2,5;3\n{odd};4\n5;6\n")) == ["2,5", odd, "5"]
+    header = "@relation r\n@attribute a numeric\n@attribute b {u, v}\n@data\n2,u\n"
+    assert "line 6: expected a finite number for 'a'" in refusal(write("t.arff", f"{header}'{odd}',v\n"), target=False)
+    assert "line 2" in refusal(write("t.svm", f"1 1:2\n0 1:{odd}\n"))
+
+
+@pytest.mark.parametrize(
+    ("written", "number"),
+    [
+        ("+1", 1.0),
+        ("1.", 1.0),
+        (".5", 0.5),
+        ("-0", 0.0),
+        ("1E+05", 1e5),
+        ("00012", 12.0),
+        ("9007199254740993", 9007199254740992.0),
+        ("123456789012345678901234567890", 123456789012345678901234567890.0),
+        ("2.2250738585072011e-308", 2.2250738585072011e-308),
+        ("1e-400", 0.0),
+        ("-nan", np.nan),
+        ("NaN", np.nan),
+        ('"7"', 7.0),
+    ],
+)
+def test_numbers_as_programs_write_them(write, written, number):
+    np.testing.assert_array_equal(column_of(write("t.csv", f"a,b\n2,3\n{written},4\n")), [2.0, number])
+
+
+@given(numbers=st.lists(NUMBERS, min_size=1, max_size=30))
+@settings(FUZZ, deadline=None)
+def test_delimited_numbers_are_rounded_as_python_rounds_them(tmp_path, numbers):
+    numbers = [text for text in numbers if np.isfinite(float(text))] or ["1"]
+    path = tmp_path / "t.csv"
+    path.write_text("a,b\n" + "".join(f"{text},0\n" for text in numbers))
+    assert column_of(path) == [float(text) for text in numbers]
+
+
+def test_decimal_points_and_commas_in_one_column_are_text(write):
+    assert column_of(write("t.csv", "a;b\n1.5;u\n2,5;v\n")) == ["1.5", "2,5"]
+    late = "a;b\n" + "1.500;u\n" * 60_000 + "2,5;v\n" * 60_000  # beyond the first block
+    assert set(column_of(write("t.csv", late))) == {"1.500", "2,5"}
+
+
+def test_infinite_only_where_the_column_is_numbers(write):
+    rows = "1.25,u\n" * 200_000
+    assert "line 3: the column 'a' has an infinite value" in refusal(write("t.csv", "a,y\n1,u\n-Infinity,v\n" + rows))
+    assert "line 3" in refusal(write("t.csv", "a,y\n1,u\n1e400,v\n"))
+    assert column_of(write("t.csv", "a,y\ninf,u\n" + rows + "ounce,v\n"))[0] == "inf"
+
+
+def test_quotes(write):
+    text = 'a,b\n"x, ""y""",1\n"two\nlines",2\n5" nail,3\n" padded " ,4\n'
+    assert column_of(write("t.csv", text)) == ['x, "y"', "two\nlines", '5" nail', "padded"]
+    assert column_of(write("t.txt", '"light blue" 1\nred 2\n"light blue" 3\n')) == ["light blue", "red", "light blue"]
+    assert column_of(write("t.csv", 'a,b\n"q""",1\nq"",2\n')) == ['q"', 'q""']
+    for bad in ('"a"x,1\n', '1,"a"x\n', '"a""\n'):
+        assert "line 3" in refusal(write("t.csv", "a,b\n1,2\n" + bad + "3,4\n"))
+    assert "line 3: expected a delimiter after the closing quote" in refusal(write("t.txt", 'a b\n1 u\n"a"x v\n3 w\n'))
+    late = 'a,b\n1,2\n3,"open\n' + "4,5\n" * 300_000
+    assert "line 3: unexpected end of data within the quotes" in refusal(write("t.csv", late))
+
+
+def test_bad_lines_are_named_wherever_they_are(write):
+    good = "1.5,red\n" * 300_000
+    assert "line 300003: expected 2 fields, got 3" in refusal(write("t.csv", "a,b\n" + good + "\n1,2,3\n" + good))
+    assert "line 300002: byte 0xff is not UTF-8" in refusal(write("t.csv", ("a,b\n" + good).encode() + b"1,\xff\n"))
+    assert "line 300002: expected text, got a zero byte" in refusal(write("t.csv", "a,b\n" + good + "1,\0\n"))
+    assert "line 300002: expected lines that end in LF" in refusal(write("t.csv", "a,b\n" + good + "1,x\r2,y\n"))
+    assert "line 5: expected 2 fields, got 1" in refusal(write("t.csv", 'a,b\n"two\n\nlines",u\n3\n'))
+
+
+def test_long_and_wide_tables_are_those_of_pandas(write, rng):
+    frame = pd.DataFrame(rng.standard_normal((20_000, 3)), columns=["a", "b", "c"])
+    frame["name"] = [f"n{k}" for k in rng.integers(0, 9_000, 20_000)]
+    frame["kind"] = rng.choice(["x, y", 'a "b"', "Ωμέγα"], 20_000)
+    frame.loc[rng.random(20_000) < 0.1, ["a", "name"]] = None
+    data = read_file(write("t.csv", frame.to_csv(index=False)), target=False)
+    np.testing.assert_array_equal(data.X[["a", "b", "c"]], frame[["a", "b", "c"]])
+    for name in ("name", "kind"):
+        assert data.X[name].astype(object).where(data.X[name].notna(), None).tolist() == [
+            value if isinstance(value, str) else None for value in frame[name]
+        ]
+    wide = pd.DataFrame(rng.standard_normal((300, 2_000))).round(4).add_prefix("c")
+    np.testing.assert_array_equal(read_file(write("w.csv", wide.to_csv(index=False)), target=False).X, wide)
+
+
+ARFF = "@relation r\n@attribute a string\n@attribute b {no, yes}\n@attribute c numeric\n@data\n"
+
+
+def test_escape_sequences_in_arff(write):
+    rows = [r"'tab\there'", r"'it\'s \"so\"'", r"'a\\b'", r"'50\%'", r"'A\102\u0043'", r"C:\dir"]
+    text = ARFF + "".join(f"{row},no,1\n" for row in rows)
+    assert column_of(write("t.arff", text)) == ["tab\there", 'it\'s "so"', "a\\b", "50%", "ABC", r"C:\dir"]
+    for unknown in (r"'C:\dir'", r"'\ud800'", r"'\u12'"):
+        assert "line 6: the escape sequence" in refusal(write("t.arff", ARFF + f"{unknown},no,1\n"))
+
+
+def test_a_string_left_out_of_a_sparse_row_is_not_that_of_another_row(write):
+    data = read_file(write("t.arff", ARFF + "{0 first, 2 1}\n{0 second}\n"), target=False)
+    assert data.X["a"].tolist() == ["first", "second"]
+    sentence = refusal(write("t.arff", ARFF + "{0 first, 2 1}\n{2 5}\n"), target=False)
+    assert "line 7: expected a value for the string attribute 'a'" in sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (ARFF + "{0 x, 00000000012 5}\n", "line 6: expected ascending column numbers"),
+        (ARFF + "{0 x, \u0662 5}\n", "line 6: expected ascending column numbers"),
+        (ARFF + "{0 x,}\n", "line 6: expected ascending column numbers"),
+        (ARFF + "x,no\xa0,1\n", "line 6: 'no\\xa0' is not among"),
+        (ARFF + "x,no,1\ry,no,2\n", "line 6: expected lines that end in LF"),
+        (ARFF.replace("@data", "@data x,no,1"), "line 5: expected @relation, @attribute or @data"),
+        (ARFF.replace("{no, yes}", "{no, yes"), "line 3: the type"),
+        (ARFF.replace("{no, yes}", "{no, yes} maybe"), "line 3: the type"),
+        (ARFF.replace("numeric", "numerical"), "line 4: the type"),
+        (ARFF.replace("a string", "a strings"), "line 2: the type"),
+    ],
+)
+def test_arff_refusals(write, text, sentence):
+    assert sentence in refusal(write("t.arff", text), target=False)
+
+
+def test_arff_types_may_have_ranges_and_comments(write):
+    header = ARFF.replace("numeric", "integer [0, 9] % of {x}").replace("{no, yes}", "{no, '}'} % {odd}")
+    data = read_file(write("t.arff", header + "x,'}',1\ny,no,nan\n"), target=False)
+    assert data.X["b"].tolist() == ["}", "no"]
+    assert data.X["c"].isna().tolist() == [False, True]
+
+
+def test_svmlight_is_apart_by_blanks_alone(write):
+    data = read_file(write("t.svm", "\ufeff1 1:2\t2:3 \r\n0 1:4 # end\r\n"))
+    np.testing.assert_array_equal(data.X.toarray(), [[2, 3], [4, 0]])
+    for odd in ("\x0b", "\x0c", "\x1c", "\0", "\r", "\xa0"):
+        assert "line 2" in refusal(write("t.svm", f"1 1:2\n0 1:2{odd}2:3\n"))
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "g", ">f8", "i1", "u8", ">i4", "?"])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_npz_numbers_of_every_type(tmp_path, dtype, order):
+    X = np.array([[1, 0, 1], [0, 1, 1]]).astype(dtype, order=order)
+    np.savez(tmp_path / "t.npz", X=X, y=np.array([3, 4]).astype(dtype))
+    data = read_file(tmp_path / "t.npz", target=False)
+    assert data.X.dtype == np.float64 and data.X.flags.c_contiguous
+    np.testing.assert_array_equal(data.X, X)
+    np.savez(tmp_path / "t.npz", X=X, y=np.array([0, 1]).astype(dtype))
+    y = read_file(tmp_path / "t.npz").y
+    assert y.dtype == (np.float64 if np.dtype(dtype).kind == "f" else np.int64)
+
+
+def test_npz_values_that_would_change_are_refused(tmp_path):
+    path, X = tmp_path / "t.npz", np.eye(2)
+    csr = {"data": [1.0, 1.0], "indices": [0, 1], "indptr": [0, 1, 2], "shape": [2, 2]}
+    for arrays, sentence in (
+        ({"X": X, "y": np.array([1, 2**63 + 1], dtype=np.uint64)}, "too large"),
+        ({"X": X, "y": np.array([0.0, np.nan])}, "missing"),
+        ({"X": X, "y": np.array([1, 1 + np.longdouble(2) ** -60])}, "too long"),
+        ({"X": X, "y": np.array([b"a", b"b"])}, "expected y to be labels, got |S1"),
+        ({"X": X + 1j, "y": [0, 1]}, "table of numbers, got complex128"),
+        ({"X": X.astype("M8[s]"), "y": [0, 1]}, "table of numbers, got datetime64[s]"),
+        ({"X": np.zeros((2, 2), dtype="f8,f8"), "y": [0, 1]}, "table of numbers, got [("),
+        ({**csr, "indices": [0, 2**32 + 1], "y": [0, 1]}, "indices to be from 0 to 1"),
+        ({**csr, "indices": [0.0, 1.5], "y": [0, 1]}, "indices to be whole numbers"),
+        ({**csr, "shape": [2.5, 2.0], "y": [0, 1]}, "shape to be whole numbers"),
+        ({**csr, "shape": [2, 2**40], "y": [0, 1]}, "shape to be from 0"),
+        ({"X": X, "y": [0, 1], "train": [[0.5]], "test": [[1]]}, "train to be whole numbers"),
+        ({"X": X, "y": [0, 1], "feature_names": ["a"]}, "2 different names"),
+    ):
+        np.savez(path, **arrays)
+        assert sentence in refusal(path)
+
+
+def test_npz_is_bounded_before_anything_is_allocated(tmp_path):
+    path = tmp_path / "t.npz"
+
+    def members(X):
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            y = io.BytesIO()
+            np.save(y, np.array([0, 1]))
+            archive.writestr("y.npy", y.getvalue())
+            archive.writestr("X.npy", X)
+
+    def declared(shape, descr="<f8", n_bytes=32):
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": descr, "fortran_order": False, "shape": shape})
+        return header.getvalue() + bytes(n_bytes)
+
+    start = time.process_time()
+    for content, sentence in (
+        (declared((0, 4_000_000_000), n_bytes=0), "expected X to have rows and columns"),
+        (declared((2, 4_000_000_000)), "declares float64 of shape (2, 4000000000), which it is not"),
+        (declared((2, 1)), "which it is not"),
+        (declared((2, 2), "|O"), "got object"),
+        (b"no array", "cannot be read"),
+        (b"", "cannot be read|ends too early"),
+    ):
+        members(content)
+        assert re.search(re.escape(sentence) if "|" not in sentence else sentence, refusal(path))
+    members(declared((2, 2)))
+    content = path.read_bytes()
+    entry = content.rindex(b"PK\x01\x02")  # X's, the last in the directory: 24 bytes on is its size when unpacked
+    path.write_bytes(content[: entry + 24] + (2**31).to_bytes(4, "little") + content[entry + 28 :])
+    assert "cannot be unpacked to the size it declares" in refusal(path)
+    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    ("kind", "mutants"), [("csv", 130), ("arff", 150), ("npz", 100), ("parquet", 60), ("svm", 150)]
+)
+def test_mutants_are_refused_or_read_as_the_references_read_them(tmp_path, kind, mutants):
+    """See benchmarks/fuzz_readers.py, which runs many more."""
+    if kind == "arff":
+        pytest.importorskip("arff")
+    tally = fuzz_readers.run(kind, range(mutants), seed=0, folder=tmp_path)
+    assert not tally.failures
+    assert tally.counts["the same values"] > mutants // 20

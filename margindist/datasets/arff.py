@@ -9,18 +9,27 @@ from typing import NamedTuple
 import numpy as np
 
 from margindist.datasets.dataset import DataError
-from margindist.datasets.delimited import decoded_lines
-from margindist.datasets.tables import Sparse, Table, order_levels
+from margindist.datasets.fields import decoded_lines
+from margindist.datasets.numerals import to_number
+from margindist.datasets.tables import NAN, Sparse, Table, order_levels
 
 __all__ = ["read_arff"]
 
 _MOST_CODES = 100_000_000
+_BLANKS = " \t"
 _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
-_FIELD = re.compile(rf"\s*({_QUOTED}|[^,'\"]*)\s*(,|$)")
-_TAB_FIELD = re.compile(rf"\s*({_QUOTED}|[^,\s'\"]+)\s*(,|\s|$)")
-_PAIR = re.compile(rf"\s*(\d+)\s+({_QUOTED}|[^,'\"\s]+)\s*(,|$)")
-_ATTRIBUTE = re.compile(rf"@attribute\s+({_QUOTED}|[^\s{{'\"]+)\s*(.*)$", re.IGNORECASE | re.DOTALL)
-_NUMERIC = re.compile(r"(numeric|real|integer)\b", re.IGNORECASE)
+_FIELD = re.compile(rf"[ \t]*({_QUOTED}|[^,'\"]*)[ \t]*(,|$)")
+_TAB_FIELD = re.compile(rf"[ \t]*({_QUOTED}|[^, \t'\"]+)[ \t]*(,|[ \t]|$)")
+_PAIR = re.compile(rf"[ \t]*([0-9]{{1,9}})[ \t]+({_QUOTED}|[^,'\" \t]+)[ \t]*(,|$)")
+_ATTRIBUTE = re.compile(rf"@attribute[ \t]+({_QUOTED}|[^ \t{{'\"]+)[ \t]*(.*)$", re.IGNORECASE | re.DOTALL)
+_COMMENT = r"[ \t]*(?:%.*)?"
+_NUMERIC = re.compile(rf"(?:numeric|real|integer)(?:[ \t]*\[[^\]]*\])?{_COMMENT}", re.IGNORECASE)
+_STRING = re.compile(rf"string{_COMMENT}", re.IGNORECASE)
+_DATE = re.compile(rf"date(?:[ \t]+(?:{_QUOTED}|[^ \t%'\"]+))?{_COMMENT}", re.IGNORECASE)
+_NOMINAL = re.compile(rf"\{{((?:{_QUOTED}|[^'\"}}])*)\}}{_COMMENT}")
+_DATA = re.compile(rf"@data{_COMMENT}", re.IGNORECASE)
+_ESCAPE = re.compile(r"\\([0-7]{1,3}|u[0-9a-fA-F]{4}|.)")
+_ESCAPED = dict(zip("\\\"'%tnrbf", "\\\"'%\t\n\r\b\f", strict=True))
 
 
 class _Quoted(str):
@@ -56,13 +65,13 @@ def _read_header(lines, name):
     """Return the attributes, and the output where the file names one (KEEL does), up to @data."""
     attributes, target = [], None
     for number, line in lines:
-        text = line.strip()
-        word = text.split(None, 1)[0].lower() if text else ""
+        text = line.strip("\r\n" + _BLANKS)
+        word = re.split(f"[{_BLANKS}]", text, maxsplit=1)[0].lower()
         if word == "@attribute":
             attributes.append(_attribute(text, number, name))
         elif word in ("@output", "@outputs") and len(text.split(None, 1)) == 2:
             target = text.split(None, 1)[1].strip()
-        elif word == "@data":
+        elif _DATA.fullmatch(text):
             break
         elif word and not word.startswith("%") and word not in ("@relation", "@input", "@inputs"):
             raise DataError(f"{name}, line {number}: expected @relation, @attribute or @data, got {text[:40]!r}.")
@@ -80,20 +89,22 @@ def _attribute(text, number, name):
     found = _ATTRIBUTE.match(text)
     if found is None:
         raise DataError(f"{name}, line {number}: expected @attribute NAME TYPE, got {text[:60]!r}.")
-    label, kind = _unquote(found[1]), found[2].strip()
-    if _NUMERIC.match(kind):
+    label, kind = _unquote(found[1], number, name), found[2].strip(_BLANKS)
+    if _NUMERIC.fullmatch(kind):
         return _Attribute(label, "number", {})
-    if kind.startswith("{"):
-        levels = _split(kind[1 : kind.rfind("}")].strip() if "}" in kind else kind[1:].strip(), number, name)
+    if nominal := _NOMINAL.fullmatch(kind):
+        levels = _split(nominal[1].strip(_BLANKS), number, name)
         return _Attribute(label, "nominal", {level: k for k, level in enumerate(dict.fromkeys(levels))})
-    if kind.lower().startswith(("string", "date")):
-        return _Attribute(label, kind[:6].lower().split()[0], {})
+    if _STRING.fullmatch(kind):
+        return _Attribute(label, "string", {})
+    if _DATE.fullmatch(kind):
+        return _Attribute(label, "date", {})
     raise DataError(f"{name}, line {number}: the type {kind[:40]!r} of attribute {label!r} is not supported.")
 
 
 def _read_rows(lines, attributes, name):
     """Return the columns (codes for nominal ones, NaN or -1 for missing), and whether rows are sparse."""
-    rows = ((number, text) for number, line in lines if (text := line.strip()) and text[0] != "%")
+    rows = ((number, text) for number, line in lines if (text := line.strip("\r\n" + _BLANKS)) and text[0] != "%")
     first = next(rows, None)
     if first is None:
         raise DataError(f"{name}: the file has no rows below @data.")
@@ -123,22 +134,27 @@ def _dense_columns(rows, attributes, name):
 
 def _sparse_columns(rows, attributes, name):
     """Only nominal columns are as long as the file; what a row leaves out of them is their first value."""
-    nominal = [k for k, attribute in enumerate(attributes) if attribute.kind != "number"]
-    codes = {k: array("i") for k in nominal}
+    coded = [k for k, attribute in enumerate(attributes) if attribute.kind != "number"]
+    strings = [k for k in coded if attributes[k].kind == "string"]
+    codes = {k: array("i") for k in coded}
     entries = {k: (array("q"), array("d")) for k in range(len(attributes)) if k not in codes}
     n_rows = 0
     for number, text in rows:
-        for k in nominal:
-            codes[k].append(0)
-        for k, field in _pairs(text, len(attributes), number, name):
-            value = _value(attributes[k], field, number, name)
-            if k in codes:
-                codes[k][-1] = value
-            elif value != 0.0:
+        given = {k: _value(attributes[k], field, number, name) for k, field in _pairs(text, attributes, number, name)}
+        for k in strings:
+            if k not in given:
+                raise DataError(
+                    f"{name}, line {number}: expected a value for the string attribute {attributes[k].name!r}, because "
+                    "strings have no first value that could be left out."
+                )
+        for k in coded:
+            codes[k].append(given.pop(k, 0))
+        for k, value in given.items():
+            if value != 0.0:
                 entries[k][0].append(n_rows)
                 entries[k][1].append(value)
         n_rows += 1
-        if len(nominal) * n_rows > _MOST_CODES:
+        if len(coded) * n_rows > _MOST_CODES:
             raise DataError(f"{name}: sparse rows with more than {_MOST_CODES:,} nominal values are not supported.")
     return [
         np.array(codes[k]) if k in codes else Sparse(np.array(entries[k][0]), np.array(entries[k][1]), n_rows)
@@ -149,11 +165,8 @@ def _sparse_columns(rows, attributes, name):
 def _value(attribute, field, number, name):
     missing = type(field) is str and field in ("?", "<null>", "")
     if attribute.kind == "number":
-        try:
-            value = math.nan if missing else float(field)
-        except ValueError:
-            value = math.inf
-        if math.isinf(value):
+        value = math.nan if missing or field in NAN else to_number(field)
+        if value is None or math.isinf(value):
             raise DataError(
                 f"{name}, line {number}: expected a finite number for {attribute.name!r}, got {field[:40]!r}."
             )
@@ -165,36 +178,50 @@ def _value(attribute, field, number, name):
     return attribute.levels.setdefault(field, len(attribute.levels))
 
 
-def _pairs(text, n_columns, number, name):
+def _pairs(text, attributes, number, name):
     """Yield (column, value) of a sparse row."""
     if not text.endswith("}"):
         raise DataError(f"{name}, line {number}: expected a closing brace at the end of a sparse row.")
-    inner, position, last = text[1:-1].strip(), 0, -1
-    while position < len(inner):
+    inner, position, last, more = text[1:-1].strip(_BLANKS), 0, -1, False
+    while position < len(inner) or more:
         found = _PAIR.match(inner, position)
-        column = int(found[1][:10]) if found else -1
-        if not last < column < n_columns:
-            raise DataError(f"{name}, line {number}: expected ascending column numbers below {n_columns} with values.")
-        yield column, _unquote(found[2])
-        position, last = found.end(), column
+        column = int(found[1]) if found else -1
+        if not last < column < len(attributes):
+            raise DataError(
+                f"{name}, line {number}: expected ascending column numbers below {len(attributes)} with values."
+            )
+        yield column, _unquote(found[2], number, name)
+        position, last, more = found.end(), column, found[3] == ","
 
 
 def _split(text, number, name):
     """Return the fields of a dense row or of a list of values."""
     if "'" not in text and '"' not in text and "," in text:
-        return [field.strip() for field in text.split(",")]
+        return [field.strip(_BLANKS) for field in text.split(",")]
     pattern = _FIELD if "," in text else _TAB_FIELD
     fields, position, comma = [], 0, False
     while position < len(text) or comma:
         found = pattern.match(text, position)
         if found is None or (found.end() == position and not comma and position < len(text)):
             raise DataError(f"{name}, line {number}: quotes do not match.")
-        fields.append(_unquote(found[1].strip()))
+        fields.append(_unquote(found[1].strip(_BLANKS), number, name))
         position, comma = found.end(), found[2] == ","
     return fields
 
 
-def _unquote(field):
-    if len(field) >= 2 and field[0] in "'\"" and field[-1] == field[0]:
-        return _Quoted(re.sub(r"\\(.)", r"\1", field[1:-1]))
-    return field
+def _unquote(field, number, name):
+    """Return what a field stands for; a backslash means something only within quotes."""
+    if len(field) < 2 or field[0] not in "'\"" or field[-1] != field[0]:
+        return field
+
+    def meant(found):
+        sign = found[1]
+        if sign in _ESCAPED:
+            return _ESCAPED[sign]
+        if sign[0] in "01234567":
+            return chr(int(sign, 8))
+        if len(sign) == 5 and not 0xD800 <= int(sign[1:], 16) < 0xE000:
+            return chr(int(sign[1:], 16))
+        raise DataError(f"{name}, line {number}: the escape sequence {found[0]} is not known; write \\\\ for \\.")
+
+    return _Quoted(_ESCAPE.sub(meant, field[1:-1]))

@@ -1,12 +1,15 @@
 """A data set with its story: where it came from, what was guessed, and a fingerprint of its content."""
 
+import contextlib
 import hashlib
+import lzma
+import zlib
 from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["DataError", "Dataset", "content_checksum"]
+__all__ = ["DataError", "Dataset", "content_checksum", "one_sentence"]
 
 _BLOCK = 1 << 18  # numbers copied at a time
 
@@ -148,5 +151,32 @@ def _update_column(digest, column):
         _update(digest, column.to_numpy(), "<f8")
     else:
         missing = column.isna().to_numpy()
-        values = np.where(missing, "", column.astype(object).map(str).to_numpy())
+        if str(column.dtype) == "category":  # each category becomes text once; the last is for what is missing
+            values = np.array([*map(str, column.cat.categories.tolist()), ""], dtype=object)[
+                column.cat.codes.to_numpy()
+            ]
+        else:
+            values = np.where(missing, "", column.astype(object).map(str).to_numpy())
         digest.update(missing.tobytes() + "\n".join(values.tolist()).encode())
+
+
+@contextlib.contextmanager
+def one_sentence(name):
+    """Turn what the readers of the standard library, NumPy, SciPy and Arrow raise on damaged files into a DataError."""
+    try:
+        yield
+    except DataError:
+        raise
+    except PermissionError:
+        raise DataError(f"{name}: the file may not be read.") from None
+    except EOFError:
+        raise DataError(f"{name}: the file ends too early; it is damaged or was not copied whole.") from None
+    except (OSError, zlib.error, lzma.LZMAError) as error:
+        raise DataError(f"{name}: the file is damaged ({_first_line(error)}).") from None
+    except Exception as error:  # numpy.load and Arrow raise anything from SyntaxError to MemoryError on hostile bytes
+        raise DataError(f"{name}: the file cannot be read ({_first_line(error)}).") from None
+
+
+def _first_line(error):
+    text = str(error).strip().split("\n")[0].strip(" .")
+    return text or type(error).__name__

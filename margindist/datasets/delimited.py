@@ -1,35 +1,25 @@
 """Delimited text: comma, semicolon, tab, bar or white space, sniffed; strict about every line."""
 
-import csv
-import re
-from itertools import islice
+from itertools import pairwise
 
 import numpy as np
+from numba import njit
 
 from margindist.datasets.dataset import DataError
+from margindist.datasets.fields import BLANKS, BOM, cut, read_blocks
+from margindist.datasets.numerals import NO_NUMBER, UNSURE, read_number, to_number
 from margindist.datasets.tables import MISSING, TARGET_NAMES, Table, order_levels
 
-__all__ = ["decoded_lines", "read_delimited"]
+__all__ = ["read_delimited"]
 
-_BLOCK_ROWS = 20_000
-_SAMPLE_LINES = 50
+_SAMPLE_ROWS = 50
 _FEW_WORDS = 0.2  # share of words below which a column looks like one of numbers
-_DELIMITERS = ("\t", ";", "|", ",")
-_DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+([eE][+-]?\d+)?|[+-]?\d+,?")
-
-
-def decoded_lines(file, name):
-    """Yield the lines of a file of bytes as text; refuse what is not UTF-8 and say where."""
-    for number, line in enumerate(file, start=1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8")
-        except UnicodeDecodeError as error:
-            raise DataError(
-                f"{name}, line {number}: byte {line[error.start]:#04x} is not UTF-8; save the file as UTF-8 text."
-            ) from None
-        if "\0" in text:
-            raise DataError(f"{name}, line {number}: expected text, got a zero byte.")
-        yield text
+_DELIMITERS = b"\t;|,"
+_POINT, _COMMA = b".,"
+_MISSING_SIZES = np.array(sorted(map(len, MISSING)))
+_MISSING_WORDS = np.array(
+    [list(word.encode().ljust(_MISSING_SIZES[-1])) for word in sorted(MISSING, key=len)], dtype=np.uint8
+)
 
 
 def read_delimited(opened, name, head, text=()):
@@ -37,192 +27,364 @@ def read_delimited(opened, name, head, text=()):
 
     Columns named in ``text`` are text, whatever they hold.
     """
-    whole_lines = head[: head.rfind(b"\n") + 1] or head
-    sample = list(islice(decoded_lines(whole_lines.splitlines(keepends=True), name), _SAMPLE_LINES))
-    delimiter = _sniff_delimiter(sample)
+    delimiter = _sniff_delimiter(head)
     asked, text = frozenset(text), set(text)
     while True:
         with opened() as file:
-            columns, names, notes, late = _read(file, name, delimiter, text)
+            columns, names, notes = _read(file, name, delimiter, text)
+        late = {column.name for column in columns if column.late}
         if not late:
             break
         text |= late
     if not columns[0].size:
         raise DataError(f"{name}: the file has no rows below its first line.")
-    if any(column.comma for column in columns):
+    for column in columns:
+        column.check_finite(name)
+    if any(column.has_decimal_commas for column in columns):
         notes = (*notes, "Commas within numbers were taken as decimal points.")
-    notes = (*notes, *(remark for column in columns if column.name not in asked and (remark := column.remark())))
-    return Table(names, [column.finish() for column in columns], notes)
+    finished = []
+    while columns:
+        column = columns.pop(0)  # and with it what it was made of
+        values, remark = column.finish()
+        finished.append(values)
+        if remark and column.name not in asked:
+            notes = (*notes, remark)
+    return Table(names, finished, notes)
 
 
 def _read(file, name, delimiter, text):
-    """Read all rows; return columns, names, notes, and names of those that turned out to be text after numbers."""
-    rows = _rows(file, delimiter, name)
-    block = list(islice(rows, _SAMPLE_LINES))
-    if not block:
+    """Read all rows; return columns, names and notes. Columns that turned out to be text after numbers are late."""
+    columns = []
+    for block in read_blocks(file, delimiter, name):
+        skipped = 0
+        if not columns:
+            names, notes, skipped = _begin(block)
+            columns = [_Column(column, column in text, delimiter != _COMMA) for column in names]
+        ragged = np.flatnonzero(block.widths() != len(names))
+        if len(ragged):
+            line, width = block.lines[ragged[0]], block.widths()[ragged[0]]
+            raise DataError(f"{name}, line {line}: expected {len(names)} fields, got {width}.")
+        for k, column in enumerate(columns):
+            column.extend(block, slice(skipped * len(names) + k, None, len(names)), block.lines[skipped:])
+    if not columns:
         raise DataError(f"{name}: the file has no rows.")
-    if len(block) == 1 and not any(_is_number(field) for field in block[0][1]):
-        raise DataError(f"{name}: the file has no rows below its first line.")
-    names, notes = _header([fields for _, fields in block])
+    return columns, names, notes
+
+
+def _begin(block):
+    """Return names, sentences about them, and the number of rows that hold them, from the first block."""
+    width = block.row_ends[0]
+    names, notes = _header([block.field(k) for k in range(width)], block)
     if names is not None:
-        block = block[1:]
-    else:
-        names = tuple(f"x{k}" for k in range(len(block[0][1])))
-        notes = ("The first line was taken as data, so columns are called x0, x1, and so on.",)
-    columns = [_Column(column, column in text, delimiter != ",") for column in names]
-    while block:
-        for line, fields in block:
-            if len(fields) != len(names):
-                raise DataError(f"{name}, line {line}: expected {len(names)} fields, got {len(fields)}.")
-        lines = [line for line, _ in block]
-        for column, values in zip(columns, zip(*(fields for _, fields in block), strict=True), strict=True):
-            column.extend(values, lines, name)
-        block = list(islice(rows, _BLOCK_ROWS))
-    return columns, names, notes, {column.name for column in columns if column.late}
+        return names, notes, 1
+    names = tuple(f"x{k}" for k in range(width))
+    return names, ("The first line was taken as data, so columns are called x0, x1, and so on.",), 0
 
 
-def _rows(file, delimiter, name):
-    """Yield (line number, fields) of every line that is not blank."""
-    lines = decoded_lines(file, name)
-    if delimiter is None:
-        for number, line in enumerate(lines, start=1):
-            if line.strip():
-                yield number, line.split()
-        return
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True, strict=True)
-    try:
-        for fields in reader:
-            if len(fields) > 1 or (fields and fields[0].strip()):
-                yield reader.line_num, [field.strip() for field in fields]
-    except csv.Error as error:
-        raise DataError(f"{name}, line {reader.line_num}: {error}.") from None
+@njit(cache=True, nogil=True)
+def _same(text, start, other, other_start, size):
+    k = 0
+    while k < size and text[start + k] == other[other_start + k]:
+        k += 1
+    return k == size
+
+
+@njit(cache=True, nogil=True)
+def _is_missing(text, start, end, words, sizes):
+    found = False
+    for k in range(len(words)):
+        found |= sizes[k] == end - start and _same(text, start, words[k], 0, sizes[k])
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _read_numbers(text, starts, ends, first, point, words, sizes, numbers, unsure):
+    """Read the fields of a column, from row ``first`` on, as numbers.
+
+    Return the row of the first that is neither a number nor missing (else the number of rows), how many rows are in
+    ``unsure``, to be read by Python, and whether a number has a decimal point.
+    """
+    n_unsure, pointed = 0, False
+    for row in range(first, len(starts)):
+        start, end = starts[row], ends[row]
+        value, after, status, fraction = read_number(text, start, end, point)
+        if status == NO_NUMBER or after != end:
+            if not _is_missing(text, start, end, words, sizes):
+                return row, n_unsure, pointed
+            value = np.nan
+        elif status == UNSURE:
+            unsure[n_unsure] = row
+            n_unsure += 1
+        pointed |= fraction
+        numbers[row] = value
+    return len(starts), n_unsure, pointed
+
+
+@njit(cache=True, nogil=True)
+def _hash(text, start, end):
+    key = np.uint64(14695981039346656037)  # FNV-1a
+    for k in range(start, end):
+        key = (key ^ np.uint64(text[k])) * np.uint64(1099511628211)
+    return key ^ (key >> np.uint64(32))
+
+
+@njit(cache=True, nogil=True)
+def _number_levels(text, starts, ends, doubled, slots, keys, flags, level_ends, pool, count, codes):
+    """Give each field of a column the number of its level, with new levels added; return how many there are now.
+
+    ``slots`` is a hash table (open addressing, a power of two, -1 where free); level ``k`` has the key ``keys[k]``
+    and is ``pool[level_ends[k] : level_ends[k + 1]]``. There must be room for as many new levels as there are fields.
+    """
+    mask = np.uint64(len(slots) - 1)
+    for row in range(len(starts)):
+        start, size = starts[row], ends[row] - starts[row]
+        key = _hash(text, start, ends[row])
+        place = key & mask
+        while slots[place] >= 0:
+            level = slots[place]
+            first = level_ends[level]
+            same = keys[level] == key and flags[level] == doubled[row] and level_ends[level + 1] - first == size
+            if same and _same(text, start, pool, first, size):
+                break
+            place = (place + np.uint64(1)) & mask
+        if slots[place] < 0:
+            first = level_ends[count]
+            for k in range(size):
+                pool[first + k] = text[start + k]
+            keys[count], flags[count], level_ends[count + 1] = key, doubled[row], first + size
+            slots[place] = count
+            count += 1
+        codes[row] = slots[place]
+    return count
+
+
+@njit(cache=True, nogil=True)
+def _place(keys, slots):
+    mask = np.uint64(len(slots) - 1)
+    for level in range(len(keys)):
+        place = keys[level] & mask
+        while slots[place] >= 0:
+            place = (place + np.uint64(1)) & mask
+        slots[place] = level
+
+
+class _Levels:
+    """The different texts of a column, numbered in order of appearance."""
+
+    def __init__(self):
+        self._count = 0
+        self._slots = np.full(1 << 10, -1, dtype=np.int32)
+        self._keys = np.empty(0, dtype=np.uint64)
+        self._flags = np.empty(0, dtype=np.bool_)
+        self._ends = np.zeros(1, dtype=np.int64)
+        self._pool = np.empty(0, dtype=np.uint8)
+
+    def numbers(self, codes, starts, ends, doubled):
+        """Return the number of each field."""
+        self._make_room(len(starts), int(np.sum(ends - starts)))
+        numbers = np.empty(len(starts), dtype=np.int32)
+        self._count = _number_levels(
+            codes,
+            starts,
+            ends,
+            doubled,
+            self._slots,
+            self._keys,
+            self._flags,
+            self._ends,
+            self._pool,
+            self._count,
+            numbers,
+        )
+        return numbers
+
+    def _make_room(self, n_fields, n_bytes):
+        most = self._count + n_fields
+        if most > len(self._keys):
+            self._keys = _longer(self._keys, 2 * most)
+            self._flags = _longer(self._flags, 2 * most)
+            self._ends = _longer(self._ends, 2 * most + 1)
+        if 2 * most > len(self._slots):
+            self._slots = np.full(1 << (4 * most).bit_length(), -1, dtype=np.int32)
+            _place(self._keys[: self._count], self._slots)
+        n_bytes += int(self._ends[self._count])
+        if n_bytes > len(self._pool):
+            self._pool = _longer(self._pool, 2 * n_bytes)
+
+    def texts(self):
+        """Return all of them."""
+        pool, ends = self._pool.tobytes(), self._ends[: self._count + 1].tolist()
+        texts = [pool[start:end].decode() for start, end in pairwise(ends)]
+        for k in np.flatnonzero(self._flags[: self._count]):
+            texts[k] = texts[k].replace('""', '"')
+        return texts
+
+
+def _longer(values, size):
+    longer = np.empty(size, dtype=values.dtype)
+    longer[: len(values)] = values
+    return longer
 
 
 class _Column:
     """A column that is numbers until a value says otherwise.
 
     Text after a block of numbers sets ``late``: the numbers' own spelling is lost by then, so the file is read again
-    with this column as text from the start.
+    with this column as text from the start. Decimal points and decimal commas in one column make it text.
     """
 
-    def __init__(self, name, is_text, decimal_comma):
+    def __init__(self, name, is_text, may_have_commas):
         self.name = name
         self.size = 0
-        self.comma = False
         self.late = False
-        self._decimal_comma = decimal_comma
+        self._may_have_commas = may_have_commas  # until a point is seen
+        self._point = _POINT
+        self._infinite_line = None
         self._blocks = []
-        self._levels = {} if is_text else None
+        self._levels = _Levels() if is_text else None
 
-    def extend(self, values, lines, file_name):
-        self.size += len(values)
-        if self.late:
+    def extend(self, block, fields, lines):
+        """Add the fields of a block that a slice chooses; ``lines`` are those of its rows."""
+        self.size += len(lines)
+        if self.late or not len(lines):
             return
         if self._levels is None:
-            numbers = self._numbers(values)
+            numbers = self._numbers(block, fields, len(lines))
             if numbers is not None:
-                infinite = np.flatnonzero(np.isinf(numbers))
-                if len(infinite):
-                    line = lines[infinite[0]]
-                    raise DataError(f"{file_name}, line {line}: the column {self.name!r} has an infinite value.")
                 self._blocks.append(numbers)
+                infinite = np.flatnonzero(np.isinf(numbers))
+                if len(infinite) and self._infinite_line is None:
+                    self._infinite_line = lines[infinite[0]]
                 return
             if self._blocks:
                 self.late = True
                 return
-            self._levels = {}
-        levels = self._levels
-        codes = [-1 if value in MISSING else levels.setdefault(value, len(levels)) for value in values]
-        self._blocks.append(np.array(codes, dtype=np.int32))
+            self._levels = _Levels()
+        cut = block.starts[fields], block.ends[fields], block.doubled[fields]
+        self._blocks.append(self._levels.numbers(block.codes, *cut))
 
-    def _numbers(self, values):
+    def _numbers(self, block, fields, n_rows):
         """Return values as float64, or None where one is neither a number nor missing."""
-        if "_" in "".join(values):  # Python reads 1_0 as ten
-            return None
-        try:
-            return np.array(list(map(float, values)))
-        except ValueError:
-            values = ["nan" if value in MISSING else value for value in values]
-        try:
-            return np.array(list(map(float, values)))
-        except ValueError:
-            if not self._decimal_comma or not all(
-                value == "nan" or _DECIMAL_COMMA.fullmatch(value) for value in values
-            ):
+        numbers, unsure = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
+        starts, ends = block.starts[fields], block.ends[fields]
+        row = 0
+        while row < n_rows:
+            row, n_unsure, pointed = _read_numbers(
+                block.codes, starts, ends, row, self._point, _MISSING_WORDS, _MISSING_SIZES, numbers, unsure
+            )
+            for k in unsure[:n_unsure]:
+                numbers[k] = float(block.text[starts[k] : ends[k]].replace(b",", b"."))
+            self._may_have_commas &= not pointed
+            if row == n_rows:
+                break
+            text = block.text[starts[row] : ends[row]].decode()
+            value = to_number(text)
+            if value is not None and np.isinf(value):
+                numbers[row] = value
+                row += 1
+            elif self._may_have_commas and "," in text:
+                self._point, self._may_have_commas, row = _COMMA, False, 0
+            else:
                 return None
-        self.comma = True
-        return np.array([float(value.replace(",", ".")) for value in values])
+        return numbers
 
-    def remark(self):
-        """Return a sentence if a few values alone make text of what else would be numbers; else None."""
-        levels = list(self._levels or ())
-        words = [k for k, level in enumerate(levels) if not _is_number(level)]
-        counts = np.bincount(np.concatenate(self._blocks) + 1, minlength=len(levels) + 1)[1:] if levels else []
-        others = int(sum(counts[k] for k in words))
-        if not 0 < others < _FEW_WORDS * sum(counts):
-            return None
-        return (
-            f"The column {self.name!r} was read as text, for {others} of its {int(sum(counts))} values "
-            f"{'is no number' if others == 1 else 'are no numbers'}, such as {levels[words[0]]!r}."
-        )
+    @property
+    def has_decimal_commas(self):
+        """Whether commas in its numbers were read as decimal points."""
+        return self._levels is None and self._point == _COMMA
+
+    def check_finite(self, file_name):
+        """Raise an error if a number is infinite."""
+        if self._levels is None and self._infinite_line is not None:
+            line = self._infinite_line
+            raise DataError(f"{file_name}, line {line}: the column {self.name!r} has an infinite value.")
 
     def finish(self):
-        """Return the column as numbers or :class:`Text`."""
+        """Return the column, as numbers or :class:`Text`, and a sentence if a few words alone make text of it."""
         stored = np.concatenate(self._blocks)
-        return stored if self._levels is None else order_levels(stored, list(self._levels))
+        if self._levels is None:
+            return stored, None
+        texts = self._levels.texts()
+        levels = {}
+        places = [-1 if text in MISSING else levels.setdefault(text, len(levels)) for text in texts]
+        column = order_levels(np.array(places, dtype=np.int32)[stored], list(levels))
+        return column, self._remark(column, next((level for level in levels if not _is_number(level)), None))
+
+    def _remark(self, column, word):
+        counts = np.bincount(column.codes + 1, minlength=len(column.levels) + 1)[1:].tolist()
+        known, others = sum(counts), 0
+        for count, level in zip(counts, column.levels):
+            others += 0 if _is_number(level) else count
+            if others >= _FEW_WORDS * known:
+                return None
+        if not others:
+            return None
+        return (
+            f"The column {self.name!r} was read as text, for {others} of its {known} values "
+            f"{'is no number' if others == 1 else 'are no numbers'}, such as {word!r}."
+        )
 
 
-def _sniff_delimiter(lines):
-    """Return the delimiter that cuts the lines into equally many fields, more than one; None is white space."""
-    lines = [line for line in lines if line.strip()]
-    best, best_share = None, 0.0
+def _sniff_delimiter(head):
+    """Return the delimiter that cuts the first rows into equally many fields, more than one."""
+    head = head.removeprefix(BOM)
+    whole_lines = head[: head.rfind(b"\n") + 1] or head
+    best, best_share = _COMMA, 0.0
     for delimiter in _DELIMITERS:
-        try:
-            counts = [len(fields) for fields in csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
-        except csv.Error:
-            continue
-        counts = [count for count in counts if count]
-        usual = max(set(counts), key=counts.count, default=1)
-        share = counts.count(usual) / len(counts) if usual > 1 else 0.0
+        widths = _first_widths(whole_lines, delimiter)
+        usual = max(set(widths), key=widths.count, default=1)
+        share = widths.count(usual) / len(widths) if usual > 1 else 0.0
         if share >= 0.9:
             return delimiter
         if share > best_share:
             best, best_share = delimiter, share
-    widths = {len(line.split()) for line in lines}
-    return None if len(widths) == 1 and widths != {1} else best or ","
+    widths = set(_first_widths(whole_lines, BLANKS))
+    return BLANKS if len(widths) == 1 and widths != {1} else best
 
 
-def _header(rows):
+def _first_widths(text, delimiter):
+    return cut(text, delimiter)[0].widths()[:_SAMPLE_ROWS].tolist()
+
+
+def _header(first, block):
     """Return the names in the first row, or None if it is data, and sentences about them."""
-    first, below = rows[0], rows[1:]
-    repeated = [any(k < len(row) and row[k] == field for row in below) for k, field in enumerate(first)]
-    plain = [field not in MISSING and not _is_number(field) for field in first]
-    above_numbers = any(plain[k] and _all_numbers(row[k] for row in below if k < len(row)) for k in range(len(first)))
-    values_below = {field for row in below for field in row}  # "y" may also stand for yes
-    named = any(field.lower() in TARGET_NAMES and field not in values_below for field in first)
-    alone = len(set(first)) == len(first) and all(plain) and not any(repeated)
-    if not below or not (above_numbers or named or alone):
+    if not _is_header(first, block):
         return None, ()
-    names, renamed = [], False
+    names, renamed = {}, False  # a set would forget their order
     for k, field in enumerate(first):
         name, copies = field or f"x{k}", 0
         while name in names:
             copies += 1
             name, renamed = f"{field or f'x{k}'}.{copies}", True
-        names.append(name)
+        names[name] = field
     notes = ["Columns of the same name were numbered."] * renamed
-    unnamed = [name for name, field in zip(names, first) if not field]
+    unnamed = [name for name, field in names.items() if not field]
     if unnamed:
         notes.append(f"Without a name, and called by their place: {', '.join(unnamed)}.")
     return tuple(names), tuple(notes)
 
 
+def _is_header(first, block):
+    """Whether a row has a name above a column of numbers, or a target's name, or words alone that are not repeated."""
+
+    def below(k):
+        return block.column(k, _SAMPLE_ROWS)[1:]
+
+    if len(block.lines) == 1:
+        return not any(map(_is_number, first))
+    plain = [field not in MISSING and not _is_number(field) for field in first]
+    if any(plain[k] and _all_numbers(below(k)) for k in range(len(first))):
+        return True
+    columns = [below(k) for k in range(max(block.widths()[:_SAMPLE_ROWS]))]
+    values_below = set().union(*columns)  # "y" may also stand for yes
+    if any(field.lower() in TARGET_NAMES and field not in values_below for field in first):
+        return True
+    repeated = any(field in column for field, column in zip(first, columns))
+    return len(set(first)) == len(first) and all(plain) and not repeated
+
+
 def _is_number(field):
-    try:
-        float(field)
-    except ValueError:
-        return False
-    return True
+    return to_number(field) is not None
 
 
 def _all_numbers(fields):

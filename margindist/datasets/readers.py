@@ -1,24 +1,23 @@
 """Files of other people: CSV, Parquet, LIBSVM text, ARFF and NPZ as data sets."""
 
 import bz2
-import contextlib
 import gzip
 import lzma
 import re
-import zlib
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import scipy.sparse as sp
 
 from margindist.datasets.arff import read_arff
-from margindist.datasets.dataset import DataError, Dataset
+from margindist.datasets.dataset import DataError, Dataset, one_sentence
 from margindist.datasets.delimited import read_delimited
+from margindist.datasets.fields import BOM
+from margindist.datasets.npz import read_npz
 from margindist.datasets.svmlight import read_svmlight
 from margindist.datasets.tables import Table, check_labels, table_to_dataset, text_column
 
-__all__ = ["FILE_ENDINGS", "read_file", "read_npz"]
+__all__ = ["FILE_ENDINGS", "read_file"]
 
 _FORMATS = {
     ".csv": "csv",
@@ -95,7 +94,7 @@ def read_file(path, *, target=None, text=()):
         raise DataError(f"{path}: expected a file, got a folder.")
     if not path.exists():
         raise DataError(f"{path}: there is no such file.")
-    with _one_sentence(name), open(path, "rb") as file:
+    with one_sentence(name), open(path, "rb") as file:
         head = file.read(1 << 16)
     if not head:
         raise DataError(f"{name}: the file is empty.")
@@ -104,7 +103,7 @@ def read_file(path, *, target=None, text=()):
     )
     inner = Path(path.stem) if path.suffix.lower() in _OPENERS else path
     if opener is not open:
-        with _one_sentence(name), opener(path, "rb") as file:
+        with one_sentence(name), opener(path, "rb") as file:
             head = file.read(1 << 16)
         if not head:
             raise DataError(f"{name}: the file is empty.")
@@ -112,74 +111,23 @@ def read_file(path, *, target=None, text=()):
     if opener is not open and kind in ("parquet", "npz"):
         raise DataError(f"{name}: {kind} files are compressed inside; unpack it first.")
     if kind == "npz":
-        return read_npz(path, target=target)
+        return read_npz(path, label, target)
     if kind == "svmlight":
         if target not in (None, False):
             raise DataError(f"{name}: LIBSVM text has its label first in each line, so target cannot be {target!r}.")
-        with _one_sentence(name), opener(path, "rb") as file:
+        with one_sentence(name), opener(path, "rb") as file:
             X, y, notes = read_svmlight(file, name)
         if not len(y):
             raise DataError(f"{name}: the file has no rows.")
         y = y if target is False else check_labels(y, name, "the labels")
         return Dataset(label, X, y, (), "label", None, "", str(path), notes)
-    with _one_sentence(name):
+    with one_sentence(name):
         if kind == "parquet":
             table = _read_parquet(path, name)
         else:
             read = read_arff if kind == "arff" else partial(read_delimited, text=text)
             table = read(lambda: opener(path, "rb"), name, head)
     return table_to_dataset(table, target=target, name=label, file=name, source=str(path))
-
-
-def read_npz(path, *, target=None):
-    """Read an NPZ file with ``X`` or ``data, indices, indptr, shape``, and ``y``; nothing pickled is loaded."""
-    path = Path(path)
-    name = path.name
-    key = "y" if target is None else target
-    with _one_sentence(name), open(path, "rb") as file, np.load(file, allow_pickle=False) as stored:
-        keys = stored.files
-        if not ("X" in keys or {"data", "indices", "indptr", "shape"} <= set(keys)):
-            raise DataError(
-                f"{name}: expected the arrays X, or data, indices, indptr and shape, and y; got {', '.join(keys)}."
-            )
-        if key is not False and key not in keys:
-            raise DataError(f"{name}: there is no array {key!r}; got {', '.join(keys)}.")
-        X = _stored_features(stored, name)
-        y = None if key is False else stored[key]
-        splits = None
-        if {"train", "test"} <= set(keys):
-            splits = tuple(zip(stored["train"].astype(np.int64), stored["test"].astype(np.int64), strict=True))
-        names = tuple(map(str, stored["feature_names"].tolist())) if "feature_names" in keys else ()
-    if y is not None:
-        if y.shape != (X.shape[0],) or y.dtype.kind not in "iufbU":
-            raise DataError(f"{name}: expected {X.shape[0]} labels in {key!r}, got {y.dtype} of shape {y.shape}.")
-        y = check_labels(y.astype(np.int64) if y.dtype.kind in "iub" else y, name, f"the labels in {key!r}")
-    if splits and not all(
-        part.size and part.min() >= 0 and part.max() < X.shape[0] for pair in splits for part in pair
-    ):
-        raise DataError(f"{name}: the splits name rows that are not there.")
-    if len(names) != X.shape[1]:
-        names = () if sp.issparse(X) else tuple(f"x{k}" for k in range(X.shape[1]))
-    return Dataset(_stem(path), X, y, names, key or "", splits, "", str(path), ())
-
-
-def _stored_features(stored, name):
-    if "X" in stored:
-        X = stored["X"]
-        if X.ndim != 2 or X.dtype.kind not in "iufb":
-            raise DataError(f"{name}: expected X to be a table of numbers, got {X.dtype} of shape {X.shape}.")
-        X = X.astype(np.float64, order="C")
-    else:
-        data, indices, indptr = stored["data"], stored["indices"], stored["indptr"]
-        shape = tuple(int(size) for size in stored["shape"])
-        if len(indices) < np.iinfo(np.int32).max:
-            indices, indptr = indices.astype(np.int32), indptr.astype(np.int32)
-        X = sp.csr_matrix((data.astype(np.float64), indices, indptr), shape=shape)
-        X.check_format(full_check=True)
-        X.sum_duplicates()
-    if np.isinf(X.data if sp.issparse(X) else X).any():
-        raise DataError(f"{name}: X has infinite values.")
-    return X
 
 
 def _read_parquet(path, name):
@@ -229,7 +177,11 @@ def _sniff(head):
         return "parquet"
     if head.startswith(b"PK\x03\x04"):
         return "npz"
-    lines = [line for line in head.split(b"\n")[:200] if line.strip() and not line.lstrip().startswith((b"%", b"#"))]
+    lines = [
+        line
+        for line in head.removeprefix(BOM).split(b"\n")[:200]
+        if line.strip() and not line.lstrip().startswith((b"%", b"#"))
+    ]
     if lines and lines[0].lstrip().lower().startswith(b"@relation"):
         return "arff"
     return "svmlight" if any(map(_SVMLIGHT_LINE.match, lines[:3])) else "csv"
@@ -240,25 +192,3 @@ def _stem(path):
     while Path(name).suffix.lower() in (*_OPENERS, *_FORMATS) and Path(name).stem != name:
         name = Path(name).stem
     return name
-
-
-@contextlib.contextmanager
-def _one_sentence(name):
-    """Turn what the readers of the standard library, NumPy, SciPy and Arrow raise on damaged files into a DataError."""
-    try:
-        yield
-    except DataError:
-        raise
-    except PermissionError:
-        raise DataError(f"{name}: the file may not be read.") from None
-    except EOFError:
-        raise DataError(f"{name}: the file ends too early; it is damaged or was not copied whole.") from None
-    except (OSError, zlib.error, lzma.LZMAError) as error:
-        raise DataError(f"{name}: the file is damaged ({_first_line(error)}).") from None
-    except Exception as error:  # numpy.load and Arrow raise anything from SyntaxError to MemoryError on hostile bytes
-        raise DataError(f"{name}: the file cannot be read ({_first_line(error)}).") from None
-
-
-def _first_line(error):
-    text = str(error).strip().split("\n")[0].strip(" .")
-    return text or type(error).__name__

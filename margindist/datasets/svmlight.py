@@ -1,7 +1,8 @@
 """LIBSVM's text format, read in blocks by compiled code.
 
-A line is ``label index:value index:value ... # comment`` with ascending indices. One block of bytes is in memory at a
-time; labels, column numbers and values go to arrays that grow in place, so that the peak is the arrays and a block.
+A line is ``label index:value index:value ... # comment`` with ascending indices; between these are spaces or tabs.
+One block of bytes is in memory at a time; labels, column numbers and values go to arrays that grow in place, so that
+the peak is the arrays and a block.
 """
 
 import numpy as np
@@ -9,15 +10,17 @@ import scipy.sparse as sp
 from numba import njit
 
 from margindist.datasets.dataset import DataError
+from margindist.datasets.fields import BOM
+from margindist.datasets.numerals import NO_NUMBER, UNSURE, read_number
 
 __all__ = ["read_svmlight"]
 
 _BLOCK_BYTES = 1 << 20
 _LARGE = 1 << 26  # bytes of text from which on values that fit float32 exactly stay float32
 
-_POWERS = np.array([10.0**k for k in range(23)])  # exact in float64
+_POINT = ord(".")
 
-_OK, _SLOW, _LABEL, _MANY_LABELS, _QUERY, _PAIR, _VALUE, _ORDER, _INDEX = range(9)
+_OK, _LABEL, _MANY_LABELS, _QUERY, _PAIR, _VALUE, _ORDER, _INDEX = range(8)
 _REASONS = {
     _LABEL: "expected a number as label",
     _MANY_LABELS: "has several labels in one row, of which only one is supported",
@@ -30,87 +33,12 @@ _REASONS = {
 
 
 @njit(cache=True, nogil=True)
-def _round(mantissa, power, powers):
-    """Return mantissa * 10**power, correctly rounded, and whether that is certain; |power| <= 22, mantissa < 1e18.
-
-    The quotient or product is taken with its rounding error (Dekker), about 100 bits in all; where these leave open
-    to which side to round, the caller asks Python.
-    """
-    high = float(mantissa)
-    low = float(mantissa - np.int64(high))
-    if low == 0.0 and mantissa < 9007199254740992:
-        return (high * powers[power] if power >= 0 else high / powers[-power]), True
-    scale = powers[abs(power)]
-    first = high * scale if power >= 0 else high / scale
-    factor = high if power >= 0 else first
-    a = 134217729.0 * factor
-    a_high = a - (a - factor)
-    a_low = factor - a_high
-    b = 134217729.0 * scale
-    b_high = b - (b - scale)
-    b_low = scale - b_high
-    product = factor * scale
-    error = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-    rest = error + low * scale if power >= 0 else (((high - product) - error) + low) / scale
-    value = first + rest
-    beyond = rest - (value - first)
-    half = 0.5 * np.spacing(value)  # below a power of two the next number is half as far
-    certain = np.abs(beyond) < (1.0 - 1e-9) * half and np.abs(np.abs(beyond) - 0.5 * half) > 1e-9 * half
-    return value, certain
+def _blank(byte):
+    return byte == 32 or byte == 9
 
 
 @njit(cache=True, nogil=True)
-def _number(text, start, end, powers):
-    """Read the number in text[start:end]; status _SLOW where only Python's own conversion is certain to be exact."""
-    position = start
-    negative = False
-    if position < end and (text[position] == 43 or text[position] == 45):
-        negative = text[position] == 45
-        position += 1
-    mantissa, digits, power, seen, slow = np.int64(0), 0, 0, False, False
-    fraction = False
-    while position < end:
-        byte = text[position]
-        if 48 <= byte <= 57:
-            seen = True
-            if digits < 18:
-                mantissa = mantissa * 10 + np.int64(byte - 48)
-                digits += mantissa > 0
-                power -= fraction
-            else:
-                slow = True
-                power += not fraction
-        elif byte == 46 and not fraction:
-            fraction = True
-        else:
-            break
-        position += 1
-    if not seen:
-        return 0.0, position, _VALUE
-    if position < end and (text[position] == 101 or text[position] == 69):
-        position += 1
-        down = False
-        if position < end and (text[position] == 43 or text[position] == 45):
-            down = text[position] == 45
-            position += 1
-        exponent, any_digit = 0, False
-        while position < end and 48 <= text[position] <= 57:
-            any_digit = True
-            exponent = min(exponent * 10 + np.int64(text[position] - 48), 100000)
-            position += 1
-        if not any_digit:
-            return 0.0, position, _VALUE
-        power += -exponent if down else exponent
-    if mantissa == 0 and not slow:
-        return -0.0 if negative else 0.0, position, _OK
-    if slow or power > 22 or power < -22:
-        return 0.0, position, _SLOW
-    value, certain = _round(mantissa, power, powers)
-    return -value if negative else value, position, _OK if certain else _SLOW
-
-
-@njit(cache=True, nogil=True)
-def _parse(text, powers, labels, ends, indices, values, slow):
+def _parse(text, labels, ends, indices, values, slow):
     """Parse whole lines; return lines read, rows, entries, slow numbers, and the status with its line.
 
     ``ends`` gets each row's number of entries so far. A row of ``slow`` is (entry, or -1 - row for a label; start; end)
@@ -126,22 +54,24 @@ def _parse(text, powers, labels, ends, indices, values, slow):
         stop = position
         while stop < end and text[stop] != 35:
             stop += 1
-        while position < stop and text[position] <= 32:
+        if stop == end and stop > position and text[stop - 1] == 13:
+            stop -= 1
+        while position < stop and _blank(text[position]):
             position += 1
         if position < stop:
-            value, after, status = _number(text, position, stop, powers)
-            if status == _SLOW:
+            value, after, status, _ = read_number(text, position, stop, _POINT)
+            if status == UNSURE:
                 slow[slows, 0], slow[slows, 1], slow[slows, 2] = -1 - rows, position, after
                 slows += 1
-            elif status != _OK:
+            elif status == NO_NUMBER:
                 return line, rows, entries, slows, _LABEL
-            if after < stop and text[after] > 32:
+            if after < stop and not _blank(text[after]):
                 return line, rows, entries, slows, _MANY_LABELS if text[after] == 44 else _LABEL
             labels[rows] = value
             position = after
             last = np.int64(-1)
             while True:
-                while position < stop and text[position] <= 32:
+                while position < stop and _blank(text[position]):
                     position += 1
                 if position >= stop:
                     break
@@ -159,13 +89,13 @@ def _parse(text, powers, labels, ends, indices, values, slow):
                 if index <= last:
                     return line, rows, entries, slows, _ORDER
                 last = index
-                value, after, status = _number(text, position + 1, stop, powers)
-                if status == _SLOW:
+                value, after, status, _ = read_number(text, position + 1, stop, _POINT)
+                if status == UNSURE:
                     slow[slows, 0], slow[slows, 1], slow[slows, 2] = entries, position + 1, after
                     slows += 1
-                elif status != _OK:
+                elif status == NO_NUMBER:
                     return line, rows, entries, slows, _VALUE
-                if after < stop and text[after] > 32:
+                if after < stop and not _blank(text[after]):
                     return line, rows, entries, slows, _VALUE
                 indices[entries] = index
                 values[entries] = value
@@ -207,7 +137,7 @@ def _parse_block(text, lines_before, name):
     indices, values = np.empty(n_pairs, dtype=np.int32), np.empty(n_pairs)
     slow = np.empty((n_lines + n_pairs, 3), dtype=np.int64)
     codes = np.frombuffer(text, dtype=np.uint8)
-    lines, rows, entries, slows, status = _parse(codes, _POWERS, labels, ends, indices, values, slow)
+    lines, rows, entries, slows, status = _parse(codes, labels, ends, indices, values, slow)
     bad = lines if status != _OK else None
     for place, start, end in slow[:slows].tolist():
         value = float(text[start:end])
@@ -236,6 +166,8 @@ def read_svmlight(stream, name):
     buffer, more = bytearray(), True
     while more:
         block = stream.read(_BLOCK_BYTES)
+        if not n_bytes:
+            block = block.removeprefix(BOM)
         more = len(block) > 0
         n_bytes += len(block)
         buffer += block

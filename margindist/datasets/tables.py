@@ -10,6 +10,7 @@ from margindist.datasets.dataset import DataError, Dataset
 
 __all__ = [
     "MISSING",
+    "NAN",
     "TARGET_NAMES",
     "Sparse",
     "Table",
@@ -21,7 +22,8 @@ __all__ = [
     "text_column",
 ]
 
-MISSING = frozenset(("", "?", "NA", "N/A", "#N/A", "NaN", "nan", "NAN", "null", "NULL", "None"))
+NAN = frozenset(("nan", "NaN", "NAN", "-nan", "-NaN"))  # as programs write it
+MISSING = NAN | {"", "?", "NA", "N/A", "#N/A", "null", "NULL", "None"}
 TARGET_NAMES = (
     "target",
     "class",
@@ -35,6 +37,7 @@ TARGET_NAMES = (
     "category",
 )
 _FEWEST_ROWS_OF_IDENTIFIER = 20
+_STACKED_ROWS = 2048
 
 
 class Text(NamedTuple):
@@ -115,7 +118,8 @@ def table_to_dataset(table, *, target, name, file, source):
     if not keep.all():
         notes.append(f"{_count(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
         columns = [_rows(column, keep) for column in columns]
-    y = check_labels(labels_of(columns[chosen]), file, f"the target column {target_name!r}")
+    y = labels_of(columns[chosen])
+    _check_levels(_levels_of(columns[chosen]), len(y), file, f"the target column {target_name!r}")
     kept = _informative(table, columns, chosen, notes)
     if not kept:
         raise DataError(
@@ -128,16 +132,19 @@ def table_to_dataset(table, *, target, name, file, source):
 
 def check_labels(y, name, what="the target"):
     """Return labels as they are, or refuse them: one class only, numbers that look continuous, text without end."""
-    levels = np.unique(y)
+    _check_levels(np.unique(y), len(y), name, what)
+    return y
+
+
+def _check_levels(levels, n_rows, name, what):
     if len(levels) < 2:
         found = f"only {levels[0]!s}" if len(levels) else "none"
         raise DataError(f"{name}: expected at least two classes in {what}, got {found}.")
-    if _continuous(levels, len(y)):
+    if _continuous(levels, n_rows):
         raise DataError(
-            f"{name}: {what} looks continuous ({len(levels)} different values in {len(y)} rows), but classification "
+            f"{name}: {what} looks continuous ({len(levels)} different values in {n_rows} rows), but classification "
             "needs classes; name another target column, or make classes of it first."
         )
-    return y
 
 
 def _continuous(levels, n_rows):
@@ -175,9 +182,13 @@ def _choose(table, target, name, notes):
 
 def _endless(column):
     """Whether a column has too many different values for a target."""
-    present = _rows(column, ~_missing(column))
-    labels = labels_of(present)
-    return _continuous(np.unique(labels), len(labels))
+    present = ~_missing(column)
+    return _continuous(_levels_of(_rows(column, present)), int(present.sum()))
+
+
+def _levels_of(column):
+    """Return the different labels of a column that misses none."""
+    return np.array(column.levels, dtype=str) if isinstance(column, Text) else np.unique(labels_of(column))
 
 
 def _find(names, target, name):
@@ -265,7 +276,7 @@ def _features(names, columns):
         return _side_by_side(columns)
     columns = [_dense(column) for column in columns]
     if not any(isinstance(column, Text) for column in columns):
-        return np.column_stack(columns) if columns else np.empty((0, 0))
+        return _stacked(columns) if columns else np.empty((0, 0))
     try:
         import pandas as pd
     except ImportError:
@@ -278,6 +289,15 @@ def _features(names, columns):
             for name, column in zip(names, columns, strict=True)
         }
     )
+
+
+def _stacked(columns):
+    """Return columns as an array, a few rows at a time: these stay in the processor's cache."""
+    stacked = np.empty((len(columns[0]), len(columns)))
+    for first in range(0, len(stacked), _STACKED_ROWS):
+        for k, column in enumerate(columns):
+            stacked[first : first + _STACKED_ROWS, k] = column[first : first + _STACKED_ROWS]
+    return stacked
 
 
 def _side_by_side(columns):

@@ -1,0 +1,144 @@
+"""NPZ files: nothing pickled is loaded, and nothing is allocated that the file does not hold."""
+
+import math
+import zipfile
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.lib import format as npy
+
+from margindist.datasets.dataset import DataError, Dataset, one_sentence
+from margindist.datasets.tables import check_labels
+
+__all__ = ["read_npz"]
+
+_READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+_BEST_COMPRESSION = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}  # what DEFLATE can reach at most
+_MOST_COLUMNS = np.iinfo(np.int32).max
+_CSR = ("data", "indices", "indptr", "shape")
+_NUMBERS = "iufb"
+
+
+def read_npz(path, label, target=None):
+    """Read an NPZ file with ``X`` or ``data, indices, indptr, shape``, and ``y``."""
+    key = "y" if target is None else target
+    with one_sentence(path.name), zipfile.ZipFile(path) as archive:
+        stored = _Stored(archive, path.name)
+        if "X" not in stored and not all(part in stored for part in _CSR):
+            raise DataError(
+                f"{path.name}: expected the arrays X, or data, indices, indptr and shape, and y; got {stored.listed()}."
+            )
+        if key is not False and key not in stored:
+            raise DataError(f"{path.name}: there is no array {key!r}; got {stored.listed()}.")
+        X = _dense(stored) if "X" in stored else _sparse(stored)
+        if np.isinf(X.data if sp.issparse(X) else X).any():
+            raise DataError(f"{path.name}: X has infinite values.")
+        y = None if key is False else _labels(stored, key, X.shape[0])
+        splits = _splits(stored, X.shape[0]) if "train" in stored and "test" in stored else None
+        names = _feature_names(stored, X.shape[1]) if "feature_names" in stored else ()
+    if not names and not sp.issparse(X):
+        names = tuple(f"x{k}" for k in range(X.shape[1]))
+    return Dataset(label, X, y, names, key or "", splits, "", str(path), ())
+
+
+class _Stored:
+    """The arrays of an archive, each checked before it is read."""
+
+    def __init__(self, archive, name):
+        self.name = name
+        self._archive = archive
+        members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+        self._members = {info.filename.removesuffix(".npy"): info for info in members}
+        if len(self._members) < len(members):
+            raise DataError(f"{name}: two arrays have the same name.")
+
+    def __contains__(self, key):
+        return key in self._members
+
+    def listed(self):
+        """Return the names of all arrays."""
+        return ", ".join(self._members) or "none"
+
+    def read(self, key, kinds, what, n_dimensions):
+        """Return an array of these kinds of numbers or text, ``what`` in words, in this machine's byte order."""
+        member = self._members[key]
+        best = _BEST_COMPRESSION.get(member.compress_type)
+        if best is None or member.file_size > best * member.compress_size:
+            raise DataError(f"{self.name}: the array {key!r} cannot be unpacked to the size it declares.")
+        with self._archive.open(member) as file:
+            version = npy.read_magic(file)
+            if version not in _READ_HEADER:
+                raise DataError(f"{self.name}: the array {key!r} is stored in version {version} of NPY, not 1 or 2.")
+            shape, by_columns, dtype = _READ_HEADER[version](file)
+            if dtype.kind not in kinds or len(shape) != n_dimensions:
+                raise DataError(f"{self.name}: expected {key} to be {what}, got {dtype} of shape {shape}.")
+            if n_dimensions == 2 and 0 in shape:
+                raise DataError(f"{self.name}: expected {key} to have rows and columns, got the shape {shape}.")
+            size = math.prod(shape) * dtype.itemsize
+            if size != member.file_size - file.tell() or not dtype.itemsize:
+                raise DataError(f"{self.name}: the array {key!r} declares {dtype} of shape {shape}, which it is not.")
+            content = file.read()
+        values = np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if by_columns else "C")
+        return values.astype(dtype.newbyteorder("="), copy=False)
+
+    def indices(self, key, below, n_dimensions=1):
+        """Return an array of whole numbers from 0 on as int64."""
+        values = self.read(key, "iu", "whole numbers", n_dimensions)
+        if values.size and not 0 <= values.min() <= values.max() < below:
+            found = f"{values.min()} to {values.max()}"
+            raise DataError(f"{self.name}: expected {key} to be from 0 to {below - 1}, got {found}.")
+        return values.astype(np.int64)
+
+    def texts(self, key):
+        """Return an array of text; what no text file could hold is refused."""
+        values = self.read(key, "U", "text", 1)
+        "".join(values.tolist()).encode()
+        return values
+
+
+def _dense(stored):
+    X = stored.read("X", _NUMBERS, "a table of numbers", 2)
+    with np.errstate(over="ignore", invalid="ignore"):  # long doubles
+        return X.astype(np.float64, order="C")
+
+
+def _sparse(stored):
+    n_rows, n_columns = stored.indices("shape", _MOST_COLUMNS + 1).tolist()
+    data = stored.read("data", _NUMBERS, "numbers", 1)
+    indices = stored.indices("indices", n_columns)
+    ends = stored.indices("indptr", len(data) + 1)
+    if len(data) < np.iinfo(np.int32).max:
+        indices, ends = indices.astype(np.int32), ends.astype(np.int32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        X = sp.csr_matrix((data.astype(np.float64), indices, ends), shape=(n_rows, n_columns))
+    X.check_format(full_check=True)
+    X.sum_duplicates()
+    return X
+
+
+def _labels(stored, key, n_rows):
+    y = stored.read(key, _NUMBERS + "U", "labels", 1)
+    if len(y) != n_rows:
+        raise DataError(f"{stored.name}: expected {n_rows} labels in {key!r}, got {y.dtype} of shape {y.shape}.")
+    if y.dtype.kind == "U":
+        y = stored.texts(key)
+    else:
+        exact = y.astype(np.float64 if y.dtype.kind == "f" else np.int64)
+        if not np.array_equal(exact, y) or (y.dtype.kind == "u" and exact.min() < 0):
+            raise DataError(f"{stored.name}: the labels in {key!r} ({y.dtype}) are too large, too long or missing.")
+        y = exact
+    return check_labels(y, stored.name, f"the labels in {key!r}")
+
+
+def _splits(stored, n_rows):
+    train, test = (stored.indices(key, n_rows, n_dimensions=2) for key in ("train", "test"))
+    if len(train) != len(test):
+        raise DataError(f"{stored.name}: expected as many rows in train as in test, got {len(train)} and {len(test)}.")
+    return tuple(zip(train, test))
+
+
+def _feature_names(stored, n_columns):
+    names = tuple(stored.texts("feature_names").tolist())
+    if len(names) != n_columns or len(set(names)) < n_columns:
+        raise DataError(f"{stored.name}: expected {n_columns} different names in feature_names, got {len(names)}.")
+    return names
