@@ -82,7 +82,7 @@ def draw(seed, index, only=None):
         parameters["class_weight"] = "balanced" if rng.random() < 0.5 else wanted
     parameters = {key: value for key, value in parameters.items() if key in _accepted(name)}
     parameters = _in_search(rng, name, parameters)
-    X, variants = _draw_variants(rng, name, X, weights, parameters)
+    X, variants = _draw_variants(rng, name, X, y, weights, parameters)
     usual = kernel["kernel"] in ("linear", "rbf") and kernel.get("gamma") in (None, "scale")
     benign = tame and moderate and even and usual
     return Case(name, X, y, weights, parameters, variants, bool(benign), story)
@@ -323,7 +323,7 @@ def _solvers(rng, name, n, kernel):
     return ["auto", *map(str, picked)]
 
 
-def _draw_variants(rng, name, X, weights, parameters):
+def _draw_variants(rng, name, X, y, weights, parameters):
     """Return the rows, rounded if a variant asks for that, and the variants."""
     kernel = parameters.get("kernel", "linear")
     variants = []
@@ -342,7 +342,7 @@ def _draw_variants(rng, name, X, weights, parameters):
             variants.append(Variant(form, form, last))
     if np.array_equal(X, np.rint(X)) and np.abs(X).max() < 2**53 and rng.random() < 0.5:
         variants.append(Variant("integers", "integers", first))
-    whole = weights is not None and np.array_equal(weights, np.rint(weights))
+    whole = weights is not None and np.array_equal(weights, np.rint(weights)) and len(np.unique(y[weights > 0])) > 1
     varies = name.endswith("CV") or parameters.get("slope") == "cv"  # folds of rows, not of their copies
     if whole and kernel != "precomputed" and not varies and "class_weight" not in parameters:
         variants.append(Variant("repeated", "repeated", first))
