@@ -136,6 +136,16 @@ def test_a_hard_margin_far_from_the_rows_scale_is_found(kind, solver):
     assert (np.where(y, 1, -1) * model.decision_function(X)).min() >= 1 - 1e-6
 
 
+@pytest.mark.parametrize("solver", ["auto", "interior-point", "coordinate-descent", "block"])
+def test_a_row_of_both_classes_has_no_hard_margin_whatever_the_lambdas(solver):
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        X = 100.0 * rng.normal(size=(10, 3))
+        X[8] = X[0]
+        with pytest.raises(ValueError, match="not separable"):
+            LDMClassifier(np.inf, 1e6, 600.0, solver=solver).fit(X, [0, 1, 0, 0, 1, 0, 0, 0, 1, 1])
+
+
 @pytest.mark.parametrize("solver", SOLVERS)
 def test_an_empty_row_has_no_hard_margin(solver):
     with pytest.raises(ValueError, match="not separable"):

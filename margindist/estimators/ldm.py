@@ -336,20 +336,23 @@ class LDMClassifier(MarginClassifier):
                 begin = None  # a solution that says nothing is no place to start from
             return self._call(solver, *problem, begin, rng, options)
 
-        attempts = [functools.partial(attempt, solver) for solver in self._line_up(setting)]
+        attempts = [functools.partial(attempt, solver) for solver in self._line_up(objective, setting)]
         unfinished = [Status.STALLED]
         if self.max_iter is None:  # nobody asked for the limit
             unfinished.append(Status.ITERATION_LIMIT)
         return hand_over(attempts, options["tol"], unfinished)
 
-    def _line_up(self, setting):
+    def _line_up(self, objective, setting):
         """Return the solvers to try in turn; the paper's own stay alone, and a Gram matrix without rows serves one."""
         if self.solver_ in ("dcd", "asgd") or setting.rows is None:
             return [self.solver_]
         sizes = {"interior-point": n_columns(setting.rows), "block": n_rows(setting.rows)}
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
         refine = "augmented-lagrangian"  # the one that gains most from a good start
-        others = ["coordinate-descent", refine, *sorted(affordable, key=sizes.get), refine]
+        others = ["coordinate-descent", refine, *sorted(affordable, key=sizes.get)]
+        if objective.hard:
+            others.append("separation")
+        others.append(refine)
         return [self.solver_, *(solver for solver in others if solver != self.solver_)]
 
     def _call(self, solver, objective, setting, signs, weights, start, rng, options):
@@ -361,11 +364,21 @@ class LDMClassifier(MarginClassifier):
         problem = (objective, setting.rows, signs, weights)
         if solver == "asgd":
             return stochastic.solve(*problem, rng=rng, **options | {"max_iter": self.max_iter})
+        if solver == "separation":
+            return self._separate(*problem, options)
         if solver == "augmented-lagrangian":
             return augmented_lagrangian.solve(*problem, start=start, **options)
         if solver == "interior-point":
             return interior_point.solve(*problem, start=start, rng=rng, **options)
         return coordinate_descent.solve(*problem, start=start, rng=rng, **options)
+
+    def _separate(self, objective, rows, signs, weights, options):
+        """Return some hard margin, or the proof that there is none: that is no question of the lambdas."""
+        plain = objective._replace(lambda1=0.0, lambda2=0.0)
+        found = augmented_lagrangian.solve(plain, rows, signs, weights, **options)
+        scores(rows, found.coef, z := np.empty(len(signs)))
+        now = certify(objective, rows, signs, weights, found.coef, signs * z, found.dual)
+        return conclude(now._replace(n_iter=found.n_iter), options["tol"], Status.STALLED)
 
     def _on_columns(self, objective, setting, signs, weights, found, tol):
         """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
