@@ -223,6 +223,16 @@ def test_stochastic_steps_stay_finite(scale):
     assert np.isfinite(model.coef_).all() and np.isfinite(model.objective_)
 
 
+@pytest.mark.parametrize(("lambda1", "lambda2"), [(1e4, 1e6), (0.25, 1e6)])
+def test_stochastic_steps_at_a_very_low_price(lambda1, lambda2):
+    X, signs = problem("plain")
+    with pytest.warns(ConvergenceWarning):
+        rough = fit(X, signs, 1e-6, lambda1, lambda2, solver="asgd")
+    best = fit(X, signs, 1e-6, lambda1, lambda2)
+    at_zero = 1e-6 * len(signs)
+    assert rough.objective_ - best.objective_ <= 0.5 * (at_zero - best.objective_)
+
+
 def test_a_hard_margin_not_found_yet_is_not_refused():
     X, y = load_breast_cancer(return_X_y=True)
     with pytest.warns(ConvergenceWarning, match="after 2 iterations"):

@@ -18,15 +18,13 @@ import numpy as np
 from numba import njit
 
 from margindist.solvers import coordinate_descent
-from margindist.solvers._rows import n_columns, n_rows, row_add, row_dot, scores, take_rows
+from margindist.solvers._rows import n_columns, n_rows, row_add, row_dot, scores, squares, take_rows
 from margindist.solvers._solution import Solution, Status, conclude, relative
 
 _PASSES = 5  # the paper's T
 _CALIBRATION_ROWS = 1000
 _BOUND_PASSES = 12  # of coordinate descent, for a lower bound on the optimum
 _RESCALE = 1e5
-_SHRINK = 2.0**8  # a step at which the weights overflow is made shorter by this
-_SHORTEST = 2.0**-960
 
 
 class State(NamedTuple):
@@ -109,10 +107,11 @@ def calibrate(objective, rows, signs, weights, rng):
             value = _value(objective, part, signs, weights, state.weights())
         return value if np.isfinite(value) else np.inf
 
-    best, best_cost = 1.0, cost(1.0)
-    while np.isinf(best_cost) and best > _SHORTEST:
-        best /= _SHRINK
-        best_cost = cost(best)
+    # Longer steps than one over the curvature of norm and variance swing away from the minimum, ever farther.
+    squares(part, lengths := np.empty(len(few)))
+    stable = objective.C * weights.sum() / (1.0 + 4.0 * objective.lambda1 * lengths.max())
+    best = min(1.0, 2.0 ** np.floor(np.log2(stable)))
+    best_cost = cost(best)
     for factor in (2.0, 0.5):
         eta = best * factor
         while (now := cost(eta)) < best_cost:
