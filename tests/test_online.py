@@ -24,17 +24,17 @@ from tests.reference import online as reference
 
 P_100 = 2 * np.log(100)
 LEARNERS = [
-    PUMMAClassifier(),
-    PUMMAClassifier(p=3.5),
-    PUMMAClassifier(soft_margin=0.5),
-    ROMMAClassifier(),
-    ROMMAClassifier(aggressive=False, fit_intercept=False),
-    ROMMAClassifier(soft_margin=0.5, intercept_scaling=1.0),
-    ALMAClassifier(alpha=0.5),
-    ALMAClassifier(p=3.5, alpha=0.5),
-    ALMAClassifier(alpha=0.5, soft_margin=0.5),
-    MICRAClassifier(),
-    MICRAClassifier(soft_margin=0.5, fit_intercept=False),
+    PUMMAClassifier(random_state=0),
+    PUMMAClassifier(p=3.5, random_state=0),
+    PUMMAClassifier(soft_margin=0.5, random_state=0),
+    ROMMAClassifier(random_state=0),
+    ROMMAClassifier(aggressive=False, fit_intercept=False, random_state=0),
+    ROMMAClassifier(soft_margin=0.5, intercept_scaling=1.0, random_state=0),
+    ALMAClassifier(alpha=0.5, random_state=0),
+    ALMAClassifier(p=3.5, alpha=0.5, random_state=0),
+    ALMAClassifier(alpha=0.5, soft_margin=0.5, random_state=0),
+    MICRAClassifier(random_state=0),
+    MICRAClassifier(soft_margin=0.5, fit_intercept=False, random_state=0),
 ]
 every_learner = pytest.mark.parametrize("learner", LEARNERS, ids=repr)
 hard_or_soft_plane = [learner for learner in LEARNERS if getattr(learner, "p", 2.0) == 2.0]
@@ -151,7 +151,8 @@ def row_by_row(method, X, y, constant=0.0):
     state = online.linear_state(method, X.shape[1], constant)
     for i in range(len(y)):
         rows = as_rows(X[i : i + 1])
-        online.learn_rows(method, rows, y[i : i + 1].astype(float), online.norms_of(method, rows), state)
+        signs = y[i : i + 1].astype(float)
+        online.learn_rows(method, rows, np.arange(1), signs, online.norms_of(method, rows), state)
         yield state
 
 
@@ -203,7 +204,8 @@ def test_pumma_is_romma_on_difference_vectors():
             steps = state.track[0].n_updates
             rows = as_rows(np.ascontiguousarray((pair[1] - pair[-1])[None] / 2))
             method = online.ROMMA(0.95, 0.0, False)
-            assert online.learn_rows(method, rows, np.ones(1), online.norms_of(method, rows), romma) == 1
+            norms = online.norms_of(method, rows)
+            assert online.learn_rows(method, rows, np.arange(1), np.ones(1), norms, romma) == 1
         np.testing.assert_allclose(online.weights(romma), online.weights(state), rtol=1e-9, atol=1e-12)
     assert steps > 5
 
@@ -252,7 +254,7 @@ def test_romma_reaches_its_share_within_its_bound(seed, delta):
     R = np.linalg.norm(X, axis=1).max()
     lifted = np.column_stack([X, np.full(len(X), R)])
     best = best_margin(lifted, y, 2, with_bias=False)
-    model = ROMMAClassifier(delta=delta, max_iter=20000).fit(X, y)
+    model = ROMMAClassifier(delta=delta, max_iter=20000, shuffle=False).fit(X, y)
     w = np.append(model.coef_[0], model.intercept_[0] / R)
     assert (y * (lifted @ w)).min() / np.linalg.norm(w) >= (1 - delta) * best * (1 - 1e-6)
     assert 1 - delta - 1e-6 <= model.margin_share_
@@ -269,7 +271,7 @@ def test_growing_constant_keeps_rommas_guarantee(seed, order):
     X, y = X[rows], y[rows]
     R = np.linalg.norm(X, axis=1).max()
     lifted = np.column_stack([X, np.full(len(X), R)])
-    model = ROMMAClassifier(delta=0.2, max_iter=20000).fit(X, y)
+    model = ROMMAClassifier(delta=0.2, max_iter=20000, shuffle=False).fit(X, y)
     w = np.append(model.coef_[0], model.intercept_[0] / R)
     best = best_margin(lifted, y, 2, with_bias=False)
     assert (y * (lifted @ w)).min() / np.linalg.norm(w) >= 0.8 * best * (1 - 1e-6)
@@ -306,10 +308,10 @@ def test_almas_bound_follows_from_its_progress(alpha, p, margin):
 @pytest.mark.parametrize("p", [2.0, 3.5])
 def test_pumma_does_not_notice_a_translation(p):
     X, y = separable(6, n_samples=60)
-    plain, moved = (PUMMAClassifier(p=p, delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 30.0))
+    plain, moved = (PUMMAClassifier(p=p, random_state=0).fit(rows, y) for rows in (X, X + 30.0))
     assert plain.n_updates_ == moved.n_updates_ > 10
     np.testing.assert_allclose(moved.coef_, plain.coef_, rtol=1e-6, atol=1e-8)
-    romma, far = (ROMMAClassifier(delta=0.1, max_iter=5000).fit(rows, y) for rows in (X, X + 3.0))
+    romma, far = (ROMMAClassifier(random_state=0).fit(rows, y) for rows in (X, X + 3.0))
     assert far.n_updates_ > 2 * romma.n_updates_
 
 
@@ -357,7 +359,7 @@ def test_chunks_make_the_same_model_as_one_pass(learner, n_classes):
     rng = np.random.default_rng(0)
     rows = rng.permutation(np.flatnonzero(y < n_classes))
     X, y = X[rows], np.array(["setosa", "versicolor", "virginica"])[y[rows]]
-    whole = fit(copy_of(learner, max_iter=1), X, y)
+    whole = fit(copy_of(learner, max_iter=1, shuffle=False), X, y)
     single, chunks = copy_of(learner), copy_of(learner)
     for i in range(len(y)):
         single.partial_fit(X[i : i + 1], y[i : i + 1], classes=np.unique(y))
@@ -391,7 +393,7 @@ def test_linear_kernel_is_the_linear_model(learner, values, monkeypatch):
 
 def test_kernel_stream_stores_only_what_it_uses():
     X, y = make_classification(400, n_features=6, random_state=0)
-    whole = fit(PUMMAClassifier(kernel="rbf", soft_margin=0.1, max_iter=1), X, y)
+    whole = fit(PUMMAClassifier(kernel="rbf", soft_margin=0.1, max_iter=1, shuffle=False), X, y)
     stream = PUMMAClassifier(kernel="rbf", soft_margin=0.1)
     for part in np.array_split(np.arange(400), 9):
         stream.partial_fit(X[part], y[part], classes=[0, 1])
@@ -412,9 +414,9 @@ def test_single_precision_rows_are_taken_as_they_are(learner):
 @pytest.mark.parametrize("p", [2.0, "auto"])
 def test_scale_of_the_features_does_not_matter(p):
     X, y = separable(9)
-    model = PUMMAClassifier(p=p).fit(X, y)
+    model = PUMMAClassifier(p=p, random_state=0).fit(X, y)
     for factor in (1e-60, 1e60):
-        other = PUMMAClassifier(p=p).fit(X * factor, y)
+        other = PUMMAClassifier(p=p, random_state=0).fit(X * factor, y)
         assert other.n_updates_ == model.n_updates_
         np.testing.assert_allclose(other.coef_ * factor, model.coef_, rtol=1e-6)
 
@@ -449,7 +451,7 @@ def test_norm_stays_right_over_many_steps():
     state = online.linear_state(method, 4, n_samples=len(y))
     signs = np.where(y == 1, 1.0, -1.0)
     while state.track[0].n_updates < 4000:
-        online.learn_rows(method, as_rows(X), signs, np.empty(0), state)
+        online.learn_rows(method, as_rows(X), np.arange(len(y)), signs, np.empty(0), state)
     track = state.track[0]
     coefs = track.scale * state.soft_coefs
     np.testing.assert_allclose(track.soft_square, coefs @ coefs, rtol=1e-9)
@@ -462,7 +464,7 @@ def test_norm_stays_right_over_many_steps():
 @pytest.mark.parametrize("learner", [PUMMAClassifier(soft_margin=0.5), ROMMAClassifier(soft_margin=0.5)], ids=repr)
 def test_history_is_what_shorter_fits_end_with(learner, kernel):
     X, y = load_iris(return_X_y=True)
-    model = fit(copy_of(learner, kernel=kernel, delta=0.05, max_iter=100), X, y == 1)
+    model = fit(copy_of(learner, kernel=kernel, delta=0.05, max_iter=100, shuffle=False), X, y == 1)
     history = model.history_
     assert history["n_iter"][-1] == model.n_iter_ > 30 and history["n_updates"][-1] == model.n_updates_
     assert (history["margin"][-1], history["share"][-1]) == (model.margin_, model.margin_share_)
@@ -589,8 +591,8 @@ def test_attributes_belong_to_the_kind_of_model():
 def test_soft_margin_classifies_overlapping_classes_well():
     X, y = load_iris(return_X_y=True)
     X = minmax_scale(X)
-    for learner in (PUMMAClassifier, ROMMAClassifier, MICRAClassifier):
-        model = learner(soft_margin=1.0, max_iter=1000).fit(X, y)
+    for learner in (PUMMAClassifier, ROMMAClassifier, ALMAClassifier, MICRAClassifier):
+        model = learner(soft_margin=1.0, random_state=0).fit(X, y)
         assert model.converged_ and model.score(X, y) > 0.9
 
 
@@ -651,3 +653,92 @@ def test_the_advice_names_parameters_that_there_are(learner):
     with pytest.warns(ConvergenceWarning, match="set soft_margin") as caught:
         learner(max_iter=2).fit(X, y)
     assert ("p=2" in str(caught[0].message)) == ("p" in learner().get_params())
+
+
+# ---------------------------------------------------------------------- the order of the rows
+
+ALL_FOUR = (PUMMAClassifier, ROMMAClassifier, ALMAClassifier, MICRAClassifier)
+
+
+def overlapping(seed=0, n_samples=300):
+    """Draw two overlapping classes far from the origin, sorted by class; two thirds of the rows are of the first."""
+    rng = np.random.default_rng(seed)
+    y = np.sort(rng.permutation(n_samples) % 3 == 0).astype(int)
+    X = rng.normal(size=(n_samples, 5)) + 5.0
+    X[:, 0] += 3.0 * y
+    return X, y
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("learner", ALL_FOUR)
+def test_rows_sorted_by_class_are_learnt_as_well_as_any(learner, kernel):
+    X, y = overlapping()
+    fresh, truth = overlapping(seed=1)
+    mixed = np.random.default_rng(2).permutation(len(y))
+    model = learner(kernel=kernel, soft_margin=1.0, max_iter=100, random_state=0)
+    in_order = fit(copy_of(model), X, y).score(fresh, truth)
+    in_disorder = fit(copy_of(model), X[mixed], y[mixed]).score(fresh, truth)
+    assert min(in_order, in_disorder) > 0.85 > (truth == 0).mean()
+    assert abs(in_order - in_disorder) < 0.05
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+@pytest.mark.parametrize("learner", ALL_FOUR)
+def test_random_state_decides_the_orders(learner, kernel):
+    X, y = overlapping()
+    model = learner(kernel=kernel, soft_margin=1.0, max_iter=3)
+    first, again, other = (fit(copy_of(model, random_state=seed), X, y) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(again.decision_function(X), first.decision_function(X))
+    assert (other.decision_function(X) != first.decision_function(X)).any()
+
+
+@pytest.mark.parametrize("learner", ALL_FOUR)
+def test_shuffled_passes_are_passes_over_permuted_rows(learner):
+    X, y = overlapping(n_samples=60)
+    seed = int(np.random.default_rng(0).integers(2**63))
+    passes = zip(range(3), online.orders(len(y), seed))
+    rows = np.concatenate([order.copy() for _, order in passes])
+    shuffled = fit(learner(max_iter=3, random_state=0), X, y)
+    close(shuffled, learner().partial_fit(X[rows], y[rows], classes=[0, 1]), X)
+    assert (np.sort(rows.reshape(3, -1)) == np.arange(len(y))).all()
+
+
+@pytest.mark.parametrize("values", [1 << 26, 1 << 12], ids=["one block", "blocks"])
+def test_support_names_rows_as_given_when_shuffled(values, monkeypatch):
+    monkeypatch.setattr(online_kernel, "_VALUES", values)
+    X, y = overlapping(n_samples=60)
+    model = fit(PUMMAClassifier(kernel="rbf", soft_margin=1.0, random_state=0), X, y)
+    np.testing.assert_array_equal(X[model.support_], model.support_vectors_)
+    signs = np.where(y[model.support_] == 1, 1.0, -1.0)
+    assert model.converged_ and (model.dual_coef_[0] * signs >= 0.0).all()
+
+
+@pytest.mark.parametrize("learner", ALL_FOUR)
+def test_defaults_converge_on_ordinary_data(learner):
+    X, y = load_iris(return_X_y=True)
+    model = learner(soft_margin=1.0, random_state=0).fit(X, y)
+    assert model.converged_ and model.score(X, y) > 0.9
+
+
+def test_alma_leaves_the_commonest_class():
+    X, y = overlapping()
+    model = fit(ALMAClassifier(max_iter=100, random_state=0), X + 10.0, y)
+    assert model.score(X + 10.0, y) > 0.85
+    thresholds = [(1 - alpha) * np.sqrt(8) / alpha / 0.05 for alpha in (0.1, 0.5)]
+    np.testing.assert_allclose(np.square(thresholds), [259_200, 3_200], rtol=1e-6)  # the steps named in the notes
+
+
+def test_the_warning_says_how_far_the_fit_came():
+    X, y = overlapping()
+    with pytest.warns(ConvergenceWarning, match=r"7 passes \(max_iter=7\)") as caught:
+        model = ROMMAClassifier(max_iter=7, random_state=0).fit(X, y)
+    message = str(caught[0].message)
+    assert f"{model.n_updates_} steps" in message and f"margin_ is {model.margin_:.3g}" in message
+
+
+@pytest.mark.parametrize("kernel", ["linear", linear_kernel])
+def test_a_pass_without_a_possible_step_is_the_last(kernel):
+    X, y = np.array([[0.0], [1.0], [1.0], [2.0]]), [0, 0, 1, 1]  # two equal rows of different classes
+    with pytest.warns(ConvergenceWarning, match="set soft_margin"):
+        model = PUMMAClassifier(kernel=kernel, random_state=0).fit(X, y)
+    assert model.n_iter_ < 100 and not model.converged_

@@ -23,7 +23,7 @@ from margindist import (
 from margindist.solvers._rows import as_rows, gram_diagonal, inner_products
 
 CLASSIFIERS = [
-    ALMAClassifier(),
+    ALMAClassifier(random_state=0),
     FMMClassifier(max_iter=2000),
     KOMDClassifier(0.5),
     LDMClassifier(100, 1, 1, solver="interior-point", tol=1e-9),
@@ -34,13 +34,13 @@ CLASSIFIERS = [
     LSSVMClassifier(1.0, space="empirical"),
     MAMClassifier(bias="optimal"),
     MDOClassifier(random_state=0),
-    MICRAClassifier(),
+    MICRAClassifier(random_state=0),
     MSVMAvClassifier(),
     ODMClassifier(2**20, tol=1e-9),
     ODMClassifier(2**10, solver="newton", tol=1e-9),
     ODMClassifier(16, solver="coordinate-descent", tol=1e-9, max_iter=20_000, random_state=0),
-    PUMMAClassifier(soft_margin=1.0),
-    ROMMAClassifier(soft_margin=1.0),
+    PUMMAClassifier(soft_margin=1.0, random_state=0),
+    ROMMAClassifier(soft_margin=1.0, random_state=0),
     SVRClassifier(random_state=0),
 ]
 THREE_CLASSES = [ODMClassifier(2**12, tol=1e-8), ODMClassifier(4, solver="coordinate-descent", random_state=0)]

@@ -660,11 +660,11 @@ def _compiled_norm(method, state, norms, i):
 
 
 @njit(cache=True, nogil=True)
-def learn_rows(method, rows, signs, norms, state):
-    """Learn from every row in order; return at how many the margin was too small."""
+def learn_rows(method, rows, order, signs, norms, state):
+    """Learn from the rows in the given order; return at how many the margin was too small."""
     track = state.track[0]
     n_short = 0
-    for i in range(len(signs)):
+    for i in order:
         x_norm = _norm(method, state, norms, i)
         score = track.factor * row_dot(rows, i, state.link) + track.bias
         if len(state.soft_coefs) > 0:
@@ -734,21 +734,34 @@ def next_due(due, growth):
     return max(due + 1, int(growth * due))
 
 
-def run(method, rows, signs, state, max_iter, growth=1.1):
+def orders(n_samples, seed=None):
+    """Yield the order of the rows in each pass: a new permutation every time, or without a seed the one given."""
+    order = np.arange(n_samples)
+    generator = None if seed is None else np.random.default_rng(seed)
+    while True:
+        if generator is not None:
+            generator.shuffle(order)
+        yield order
+
+
+def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
     """Repeat passes until one finds no margin too small; return how it went and the state for later rows.
 
-    Passes whose numbers grow by the factor ``growth`` are recorded, so that the records of a long run cost next to
-    nothing.
+    A pass that finds one but can make no step would be repeated for ever, so it ends the run too. Passes whose numbers
+    grow by the factor ``growth`` are recorded, so that the records of a long run cost next to nothing.
     """
-    norms = norms_of(method, rows)
-    history, seconds, n_iter, n_short, due = [], 0.0, 0, 1, 1
-    while n_short and n_iter < max_iter:
+    norms, order_of_pass = norms_of(method, rows), orders(len(signs), seed)
+    history, seconds, n_iter, due, track = [], 0.0, 0, 1, state.track[0]
+    going_on = True
+    while going_on:
+        n_updates = track.n_updates
         start = time.thread_time()
-        n_short = learn_rows(method, rows, signs, norms, state)
+        n_short = learn_rows(method, rows, next(order_of_pass), signs, norms, state)
         seconds += time.thread_time() - start
         n_iter += 1
-        if n_iter in (due, max_iter) or n_short == 0:
-            history.append(record(n_iter, seconds, *_lowest(method, rows, signs, state), state.track[0]))
+        going_on = n_short > 0 and n_iter < max_iter and track.n_updates > n_updates
+        if n_iter == due or not going_on:
+            history.append(record(n_iter, seconds, *_lowest(method, rows, signs, state), track))
             due = next_due(due, growth)
     return Run(n_short == 0, np.array(history, RECORD)), state._replace(soft_coefs=np.zeros(0))
 

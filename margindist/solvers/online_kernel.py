@@ -28,6 +28,7 @@ from margindist.solvers.online import (
     lengthen,
     new_track,
     next_due,
+    orders,
     record,
     set_bias,
     step,
@@ -142,11 +143,11 @@ def _compiled_meets(method, values, coef, track, norm):
 
 
 @njit(cache=True, nogil=True)
-def _learn_block(method, gram, squares, offset, signs, values, coef, owners, pair, tracks):
+def _learn_block(method, gram, squares, offset, order, signs, values, coef, owners, pair, tracks):
     """Learn from the block's rows, which are the columns from ``offset`` on; return how many margins were too small."""
     track = tracks[0]
     n_short = 0
-    for t in range(len(signs)):
+    for t in order:
         x_norm = _meets(method, values, coef, track, np.sqrt(squares[t]))
         score = values[t] + track.bias + method.soft * coef[offset + t]
         if is_short(method, track, signs[t] * score, x_norm):
@@ -174,10 +175,10 @@ def _learn_new(method, kernel, block, signs, state):
     gram[stored:] = kernel(block, block)
     coef = np.hstack([state.coef, np.zeros((len(signs), size))])
     owners = state.owners.copy()
-    squares = gram[stored:].diagonal().copy()
+    squares, order = gram[stored:].diagonal().copy(), np.arange(size)
     for k, track in enumerate(state.tracks):
         values = coef[k] @ gram
-        _learn_block(method, gram, squares, stored, signs[k], values, coef[k], owners[k], state.pair[k], track)
+        _learn_block(method, gram, squares, stored, order, signs[k], values, coef[k], owners[k], state.pair[k], track)
     used = _used(coef, owners)
     new = used[used >= stored] - stored
     X = block[new] if not stored else _stack(state.X, block, used[used < stored], new)
@@ -200,34 +201,42 @@ def _stack(X, block, old, new):
     return sp.vstack(pieces, format="csr") if sp.issparse(X) else np.vstack(pieces)
 
 
-def run(method, kernel, X, signs, state, max_iter):
+def run(method, kernel, X, signs, state, max_iter, seed=None):
     """Repeat passes until one finds no margin too small; return how each problem went, and the state.
 
-    Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and the last one are recorded. The time is that
+    A pass that can make no step is the last one. Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and the last one are recorded. The time is that
     of all problems together.
     """
     m = X.shape[0]
     gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.name == "precomputed" else None
     coef, owners = np.zeros((len(signs), m)), state.owners.copy()
     histories, seconds, due, active = [[] for _ in signs], 0.0, 1, np.arange(len(signs))
-    for n_iter in range(1, max_iter + 1):
+    converged = np.zeros(len(signs), dtype=bool)
+    for n_iter, order in zip(range(1, max_iter + 1), orders(m, seed)):
+        before = _n_updates(state)
         start = time.thread_time()
-        n_short = _pass(method, kernel, X, signs, gram, coef, owners, state, active)
+        n_short = _pass(method, kernel, X, order, signs, gram, coef, owners, state, active)
         seconds += time.thread_time() - start
-        written = active if n_iter in (due, max_iter) else active[n_short[active] == 0]
+        going_on = (n_short > 0) & (_n_updates(state) > before) & (n_iter < max_iter)
+        written = active if n_iter == due else active[~going_on[active]]
         for k, margins in zip(written, _margins(method, kernel, X, signs, gram, coef, owners, state, written)):
             track = state.tracks[k][0]
             w_norm = np.sqrt(max(0.0, track.square - track.lift**2))
             histories[k].append(record(n_iter, seconds, margins.min(), w_norm, track))
         due = next_due(due, 2) if n_iter == due else due
-        active = active[n_short[active] > 0]
+        converged[active] = n_short[active] == 0
+        active = active[going_on[active]]
         if len(active) == 0:
             break
-    runs = [Run(k not in active, np.array(history, RECORD)) for k, history in enumerate(histories)]
+    runs = [Run(bool(done), np.array(history, RECORD)) for done, history in zip(converged, histories)]
     used = _used(coef, owners)
     stored = None if kernel.name == "precomputed" else X[used]
     owners = np.where(owners >= 0, np.searchsorted(used, owners), -1)
     return runs, KernelState(stored, used, coef[:, used], owners, state.pair, state.tracks, m)
+
+
+def _n_updates(state):
+    return np.array([track[0].n_updates for track in state.tracks])
 
 
 def _margins(method, kernel, X, signs, gram, coef, owners, state, which):
@@ -248,7 +257,7 @@ def _values(kernel, X, left, right):
     return np.ascontiguousarray(kernel(X[left], X[right]))
 
 
-def _pass(method, kernel, X, signs, gram, coef, owners, state, active):
+def _pass(method, kernel, X, order, signs, gram, coef, owners, state, active):
     """Make one pass for the problems that are still active; with a Gram matrix all rows are one block."""
     n_short = np.zeros(len(signs), dtype=int)
     if gram is not None:
@@ -256,28 +265,28 @@ def _pass(method, kernel, X, signs, gram, coef, owners, state, active):
         for k in active:
             values = coef[k] @ gram
             n_short[k] = _learn_block(
-                method, gram, squares, 0, signs[k], values, coef[k], owners[k], state.pair[k], state.tracks[k]
+                method, gram, squares, 0, order, signs[k], values, coef[k], owners[k], state.pair[k], state.tracks[k]
             )
         return n_short
     m, start = X.shape[0], 0
     while start < m:
         used = _used(coef, owners)
-        stop = min(m, start + max(1, min(1024, _VALUES // 2 // (len(used) + 1024))))
-        outside = used[(used < start) | (used >= stop)]
-        columns = np.concatenate([outside, np.arange(start, stop)])
+        block = order[start : start + max(1, min(1024, _VALUES // 2 // (len(used) + 1024)))]
+        outside = np.setdiff1d(used, block, assume_unique=True)
+        columns = np.concatenate([outside, block])
         place = np.full(m + 1, -1)
         place[columns] = np.arange(len(columns))
-        part = _values(kernel, X, columns, np.arange(start, stop))
+        part = _values(kernel, X, columns, block)
         squares = part[len(outside) :].diagonal().copy()
         for k in active:
             own, pair = coef[k, columns], place[owners[k]]
             n_short[k] += _learn_block(
-                method, part, squares, len(outside), signs[k, start:stop], own @ part, own, pair, state.pair[k],
-                state.tracks[k],
+                method, part, squares, len(outside), np.arange(len(block)), signs[k, block], own @ part, own, pair,
+                state.pair[k], state.tracks[k],
             )  # fmt: skip
             coef[k, columns] = own
             owners[k] = np.where(pair >= 0, columns[pair], -1)
-        start = stop
+        start += len(block)
     return n_short
 
 
