@@ -742,3 +742,28 @@ def test_a_pass_without_a_possible_step_is_the_last(kernel):
     with pytest.warns(ConvergenceWarning, match="set soft_margin"):
         model = PUMMAClassifier(kernel=kernel, random_state=0).fit(X, y)
     assert model.n_iter_ < 100 and not model.converged_
+
+
+@pytest.mark.parametrize("p", [2.0, 5.0])
+@pytest.mark.parametrize("learner", ALL_FOUR)
+@pytest.mark.parametrize("factor", [1e-300, 1e-150, 1e-76, 1e-60])
+def test_tiny_rows_of_a_stream_do_no_harm(learner, p, factor):
+    X, y = separable(10)
+    model = learner(**({"p": p} if "p" in learner().get_params() else {}))
+    fresh = copy_of(model).partial_fit(X, y, classes=[-1, 1])
+    model.partial_fit(factor * X, y, classes=[-1, 1])
+    assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all()
+    for _ in range(50):
+        model.partial_fit(X, y)
+    assert np.isfinite(model.coef_).all() and np.isfinite(model.decision_function(X)).all()
+    assert model.score(X, y) >= fresh.score(X, y) - 0.1
+
+
+def test_huge_rows_take_the_long_way_through_the_checks():
+    X, y = separable(10)
+    model = PUMMAClassifier().partial_fit(X, y, classes=[-1, 1])
+    assert model._quick_batch(X, y, None) is not None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert model._quick_batch(1e80 * X, y, None) is None
+        assert model._quick_batch((1e30 * X).astype(np.float32), y, None) is None

@@ -27,6 +27,7 @@ from margindist.solvers import online, online_kernel
 from margindist.solvers._rows import as_rows
 
 _SMALL = 100_000  # values that are checked faster by hand than through scikit-learn
+_MODERATE = 1e30  # size below which they need no further check; no NaN is
 
 _FRACTION = Requirement(lambda value: _is_real(value) and 0 < value <= 1, "in (0, 1]")
 _NORM = Requirement(
@@ -171,7 +172,7 @@ class _OnlineClassifier(MarginClassifier):
         plain = values.dtype in (np.float64, np.float32) and alike
         shaped = X.ndim == 2 and y.shape == X.shape[:1] and len(y) > 0 and X.shape[1] == self.n_features_in_
         ordered = X.has_canonical_format if sparse else X.flags.c_contiguous
-        if not (plain and shaped and ordered and values.size <= _SMALL and np.isfinite(values).all()):
+        if not (plain and shaped and ordered and values.size <= _SMALL and (np.abs(values) < _MODERATE).all()):
             return None
         codes = self.classes_[:-1].searchsorted(y)
         return (X, codes) if (self.classes_[codes] == y).all() else None
@@ -251,8 +252,8 @@ class _OnlineClassifier(MarginClassifier):
             warnings.warn(
                 f"{type(self).__name__} stopped after {least['n_iter']} passes (max_iter={self.max_iter}) and "
                 f"{least['n_updates']} steps with margins still too small: margin_ is {least['margin']:.3g}, "
-                f"margin_share_ {least['share']:.3g}. If the classes overlap, set soft_margin{norm} or a kernel; otherwise scale the "
-                f"features or raise max_iter.",
+                f"margin_share_ {least['share']:.3g}. If the classes overlap, set soft_margin{norm} or a kernel; "
+                f"otherwise scale the features or raise max_iter.",
                 ConvergenceWarning,
                 stacklevel=3,
             )

@@ -48,6 +48,7 @@ from numba.extending import overload
 from margindist.solvers._rows import n_columns, n_rows, row_dot, row_scatter, scores, squares
 
 _LIMIT = 1e14  # of ‖w‖²‖z‖²: a margin below 1e-7 of the rows' distances counts as none
+_TINY = 1e-150  # squared length below which a row, or the distance between two, counts as zero: no quotient overflows
 _PARALLEL = 1e-14  # squared sine below which z points against theta: no classifier separates the rows
 _REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
 
@@ -167,7 +168,7 @@ def two_constraints(inner, z_square, square, target):
 
     ``inner`` is θ·z and below the target; for p = 2.
     """
-    if z_square <= 0.0:
+    if z_square < _TINY:
         return 0.0, 1.0, square, False
     if target * inner >= square * z_square:
         alpha, beta = target / z_square, 0.0
@@ -214,7 +215,7 @@ def two_constraints_p(z, theta, rest, p, target):
     ``z`` and ``theta`` are given on the columns where z is not zero; ``rest`` is θ's p-norm on the others.
     """
     z_norm, theta_norm = p_norm(z, 0.0, p), p_norm(theta, rest, p)
-    if z_norm == 0.0:
+    if z_norm**2 < _TINY:
         return 0.0, 1.0, theta_norm**2, False
     z, c_z = z / z_norm, target / z_norm
     if theta_norm > 0.0:
@@ -297,7 +298,7 @@ def _romma_step(method, track, inner, z_square):
 
 
 def _alma_step(method, track, inner, z_square):
-    if z_square == 0.0:
+    if z_square < _TINY:
         return 0.0, 1.0, track.square, False
     rate = method.C / np.sqrt((track.n_updates + 1.0) * z_square)
     square = track.square + 2.0 * rate * inner + rate * rate * z_square
@@ -306,7 +307,7 @@ def _alma_step(method, track, inner, z_square):
 
 
 def _micra_step(method, track, inner, z_square):
-    if z_square == 0.0:
+    if z_square < _TINY:
         return 0.0, 1.0, track.square, False
     if track.n_updates == 0:
         return 1.0 / np.sqrt(z_square), 0.0, 1.0, True
@@ -498,7 +499,7 @@ def _pumma_stride(method, state, y, inner, z_square):
 
 def _alma_stride(method, state, y, inner, z_square):
     track = state.track[0]
-    if method.p == 2.0 or z_square == 0.0:
+    if method.p == 2.0 or z_square < _TINY:
         return step(method, track, inner, z_square)
     x_norm = np.sqrt(z_square)
     rate = method.C / (np.sqrt((method.p - 1.0) * (track.n_updates + 1.0)) * x_norm)

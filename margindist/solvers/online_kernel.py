@@ -204,8 +204,8 @@ def _stack(X, block, old, new):
 def run(method, kernel, X, signs, state, max_iter, seed=None):
     """Repeat passes until one finds no margin too small; return how each problem went, and the state.
 
-    A pass that can make no step is the last one. Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and the last one are recorded. The time is that
-    of all problems together.
+    A pass that can make no step is the last one. Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and
+    the last one are recorded. The time is that of all problems together.
     """
     m = X.shape[0]
     gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.name == "precomputed" else None
