@@ -31,18 +31,20 @@ from margindist import (
 )
 from margindist.methods import OURS
 
+_ONLINE = {"soft_margin": 1.0, "max_iter": 1000, "random_state": 0}
+
 # What makes a fit quick, or converge on the common tests' data.
 SETTINGS = {
-    "ALMAClassifier": {"alpha": 0.5, "soft_margin": 1.0},
+    "ALMAClassifier": _ONLINE,
     "FMMClassifier": {"max_iter": 200},
     "LDMClassifierCV": {"Cs": [1, 10], "lambda1s": [0.25], "lambda2s": [0.25], "cv": 3},
     "LSSVMClassifierCV": {"Cs": [0.1, 1], "cv": 3},
     "MDOClassifier": {"random_state": 0},
-    "MICRAClassifier": {"soft_margin": 1.0},
+    "MICRAClassifier": _ONLINE,
     "MSVMAvClassifierCV": {"alphas": [64], "betas": [0.2, 0.3], "cv": 3},
     "ODMClassifierCV": {"lams": [16, 256], "mus": [0.4], "thetas": [0.2], "cv": 3},
-    "PUMMAClassifier": {"soft_margin": 1.0},
-    "ROMMAClassifier": {"soft_margin": 1.0},
+    "PUMMAClassifier": _ONLINE,
+    "ROMMAClassifier": _ONLINE,
 }
 KERNELS_TOO = (
     "FMMClassifier",

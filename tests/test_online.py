@@ -496,7 +496,12 @@ def test_first_reaching():
 
 
 @parametrize_with_checks(
-    [PUMMAClassifier(), PUMMAClassifier(p="auto"), ROMMAClassifier(), PUMMAClassifier(kernel="rbf")]
+    [
+        PUMMAClassifier(max_iter=100),
+        PUMMAClassifier(p="auto", max_iter=100),
+        ROMMAClassifier(max_iter=100),
+        PUMMAClassifier(kernel="rbf", max_iter=100),
+    ]
 )
 def test_scikit_learn_checks_of_hard_margins(estimator, check):
     check(estimator)
