@@ -569,6 +569,7 @@ def test_quotes(write):
     for bad in ('"a"x,1\n', '1,"a"x\n', '"a""\n'):
         assert "line 3" in refusal(write("t.csv", "a,b\n1,2\n" + bad + "3,4\n"))
     assert "line 3: expected a delimiter after the closing quote" in refusal(write("t.txt", 'a b\n1 u\n"a"x v\n3 w\n'))
+    assert "line 4: expected 2 fields, got 1" in refusal(write("t.csv", 'a,b\n1,2\n\n""\n'))  # no blank line
     late = 'a,b\n1,2\n3,"open\n' + "4,5\n" * 300_000
     assert "line 3: unexpected end of data within the quotes" in refusal(write("t.csv", late))
 

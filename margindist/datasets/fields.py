@@ -99,7 +99,7 @@ def _cut(text, delimiter, starts, ends, doubled, row_ends, lines):
     """
     position, line, rows, fields = 0, 0, 0, 0
     while position < len(text):
-        row_start, row_line, first = position, line, fields
+        row_start, row_line, first, quotes = position, line, fields, False
         while True:
             position = _after_blanks(text, position, delimiter)
             if delimiter == BLANKS and (position == len(text) or text[position] == _LF or text[position] == _CR):
@@ -107,6 +107,7 @@ def _cut(text, delimiter, starts, ends, doubled, row_ends, lines):
             start, twice = position, False
             if position < len(text) and text[position] == _QUOTE:
                 start += 1
+                quotes = True
                 end, twice, within = _quoted(text, start)
                 if end == len(text):
                     return rows, row_start, row_line, _BROKEN_OFF
@@ -132,7 +133,7 @@ def _cut(text, delimiter, starts, ends, doubled, row_ends, lines):
                 return rows, row_start, row_line, _LONE_CR
         position += 1
         line += 1
-        if fields == first + 1 and starts[first] == ends[first]:
+        if fields == first + 1 and starts[first] == ends[first] and not quotes:
             fields = first  # a blank line
         if fields > first:
             row_ends[rows], lines[rows] = fields, row_line
