@@ -41,6 +41,21 @@ class LDM(NamedTuple):
     lambda2: float
 
     @property
+    def cap(self):
+        """The largest multiplier of a row of weight one."""
+        return self.C
+
+    @property
+    def bend(self):
+        """The curvature of the margins' variance: P is this number times diag(p) − pp'."""
+        return 4.0 * self.lambda1
+
+    @property
+    def pull(self):
+        """The reward for the mean margin."""
+        return self.lambda2
+
+    @property
     def hard(self):
         """Whether margins below 1 are forbidden, not priced."""
         return np.isinf(self.C)
@@ -238,7 +253,18 @@ def _odm_step(objective, base, square, weight, total, mean):
     return a, a
 
 
+def _odm_row_slope(objective, margin, weight, total):
+    price = 2.0 * objective.lam * weight / (total * (1.0 - objective.theta) ** 2)
+    if margin < 1.0 - objective.theta:
+        return price * (margin - 1.0 + objective.theta), price
+    if margin > 1.0 + objective.theta:
+        return objective.mu * price * (margin - 1.0 - objective.theta), objective.mu * price
+    return 0.0, 0.0
+
+
+# Compiled code has no methods: it finds the formulas of an objective in these tables, by its type.
 _STEP = {LDM: _ldm_step, ODM: _odm_step}
+_ROW_SLOPE = {ODM: _odm_row_slope}
 
 
 def coordinate_step(objective, base, square, weight, total, mean):
@@ -249,3 +275,13 @@ def coordinate_step(objective, base, square, weight, total, mean):
 @overload(coordinate_step)
 def _compiled_step(objective, base, square, weight, total, mean):
     return _STEP[objective.instance_class]
+
+
+def row_slope(objective, margin, weight, total):
+    """Return the slope and the curvature of one row's loss; for objectives with a piecewise linear slope."""
+    return _ROW_SLOPE[type(objective)](objective, margin, weight, total)
+
+
+@overload(row_slope)
+def _compiled_slope(objective, margin, weight, total):
+    return _ROW_SLOPE[objective.instance_class]

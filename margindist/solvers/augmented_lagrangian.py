@@ -99,7 +99,7 @@ class _Model:
         self.objective, self.rows, self.signs, self.weights = objective, rows, signs, weights
         self.everything = np.arange(len(signs))
         self.share = weights / weights.sum()
-        self.upper = objective.C * weights
+        self.upper = objective.upper(weights)
         self.place = np.full(len(signs), -1)
         self.known = np.empty(0, dtype=np.intp)
         self.products = np.empty((0, 0))
@@ -148,7 +148,7 @@ class _Model:
     def newton_direction(self, gradient, multipliers, sigma):
         """Solve (Q + sigma Z_A'Z_A) direction = -gradient by preconditioned conjugate gradients."""
         free = np.flatnonzero((multipliers > 0.0) & (multipliers < self.upper))
-        curvature = 4.0 * self.objective.lambda1 * self.share
+        curvature = self.objective.bend * self.share
         active = np.zeros(len(self.signs))
         active[free] = sigma
         self._factorise(free[:_MAX_FACTOR], sigma)

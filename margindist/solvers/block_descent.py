@@ -112,7 +112,7 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     factor = partial_cholesky(gram, _RANK, rng)
     exact = factor.remainder <= _NOTHING * gram.diagonal.sum()
     gram = gram if exact else gram.whole()
-    problem = _Problem(objective, gram, signs, weights, objective.C * weights)
+    problem = _Problem(objective, gram, signs, weights, objective.upper(weights))
     curvature = _curvature(problem, factor.features, exact)
     if start is None or exact:
         beta = _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
@@ -143,10 +143,10 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
 def _curvature(problem, features, exact):
     objective, gram, signs = problem.objective, problem.gram, problem.signs
     share = problem.weights / problem.weights.sum()
-    tilted, c = signs * share, 4.0 * objective.lambda1
+    tilted, c = signs * share, objective.bend
     nothing = np.zeros((gram.n, 0)), np.zeros(gram.n), 0.0
     if c == 0.0:
-        return _Curvature(gram, *nothing, gram.dot(tilted) if objective.lambda2 > 0.0 else np.zeros(gram.n))
+        return _Curvature(gram, *nothing, gram.dot(tilted) if objective.pull > 0.0 else np.zeros(gram.n))
     if gram.n <= _EXPLICIT_BELOW:
         H = explicit_hessian(objective, gram, signs, problem.weights)
         return _Curvature(FullGram(H), *nothing, H @ tilted)
@@ -179,7 +179,7 @@ def _orthonormal(columns):
 def explicit_hessian(objective, gram, signs, weights):
     """Return H = G(I + YPYG)⁻¹, symmetric and defined whether or not G is regular; takes three Gram matrices."""
     share = weights / weights.sum()
-    c = 4.0 * objective.lambda1
+    c = objective.bend
     G = gram.columns(np.arange(gram.n))
     if c == 0.0:
         return G
@@ -196,8 +196,8 @@ def explicit_hessian(objective, gram, signs, weights):
 def _model_margins(problem, curvature, beta):
     """Return the margins that H̃ gives to multipliers."""
     share = problem.weights / problem.weights.sum()
-    z = problem.objective.lambda2 * curvature.mean_image
-    tilted = problem.objective.lambda2 * problem.signs * share
+    z = problem.objective.pull * curvature.mean_image
+    tilted = problem.objective.pull * problem.signs * share
     z += -curvature.B @ (curvature.B.T @ tilted) + curvature.kappa * (curvature.u @ tilted) * curvature.u
     z *= problem.signs
     used = np.flatnonzero(beta)
@@ -213,7 +213,7 @@ def _correct(problem, curvature, margins, exact):
     """
     share = problem.weights / problem.weights.sum()
     away = exact - margins
-    e = -4.0 * problem.objective.lambda1 * problem.signs * share * (away - share @ away)
+    e = -problem.objective.bend * problem.signs * share * (away - share @ away)
     image = curvature.gram.dot(e) - curvature.B @ (curvature.B.T @ e)
     image += curvature.kappa * (curvature.u @ e) * curvature.u
     return exact + problem.signs * image
@@ -308,7 +308,7 @@ def _model_gap(problem, beta, z):
         scale = objective.feasible_scale(square_norm, z, weights)
     share = weights / weights.sum()
     value = objective.value(scale**2 * square_norm, scale * z, weights)
-    dual = beta.sum() - 0.5 * ((objective.lambda2 * share + beta) @ z)
+    dual = beta.sum() - 0.5 * ((objective.pull * share + beta) @ z)
     return value, relative(value - dual, value)
 
 
@@ -409,13 +409,13 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
 
     Takes the same arguments as :func:`solve` and four Gram matrices of memory. ``rng`` is not used: the order is fixed.
     """
-    upper = objective.C * weights
+    upper = objective.upper(weights)
     H = explicit_hessian(objective, gram, signs, weights)
     H *= signs[:, None]
     H *= signs
     share = weights / weights.sum()
     beta = np.zeros(gram.n) if start is None else np.minimum(start.dual, upper)
-    z = H @ (objective.lambda2 * share + beta)
+    z = H @ (objective.pull * share + beta)
     best, ended, check = None, None, 1
     for n_iter in range(max_iter + 1):
         if n_iter > 0:
@@ -423,7 +423,7 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
         if n_iter < check and n_iter < max_iter:
             continue
         check = n_iter + max(1, n_iter // 4)
-        z = H @ (objective.lambda2 * share + beta)
+        z = H @ (objective.pull * share + beta)
         now, _ = certify_multipliers(objective, gram, signs, weights, beta, z)
         best = better(best, now)
         if report is not None and report(n_iter, best.coef, best.objective, best.gap):

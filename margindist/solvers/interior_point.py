@@ -89,9 +89,9 @@ def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None
     """
     everything = np.arange(n_rows(rows))
     Q, q = quadratic_part(objective, rows, everything, signs, weights)
-    problem = _Set(rows, everything, signs, weights, objective.C * weights)
+    problem = _Set(rows, everything, signs, weights, objective.upper(weights))
     guess = None if start is None else start.coef
-    if guess is None and len(signs) > _SAMPLE_ABOVE and np.isfinite(objective.C):
+    if guess is None and len(signs) > _SAMPLE_ABOVE and not objective.hard:
         guess = _guess_from_sample(problem, Q, q, np.random.default_rng(0) if rng is None else rng)
     w, beta, n_iter, ended = _minimise(problem, Q, q, guess, tol, max_iter, report)
     scores(rows, w, z := np.empty(len(signs)))
@@ -105,11 +105,10 @@ def quadratic_part(objective, rows, everything, signs, weights):
     share = weights / weights.sum()
     mean_row = add_rows(rows, everything, share * signs, np.zeros(n_columns(rows)))
     Q = np.eye(len(mean_row))
-    if objective.lambda1 > 0.0:
-        scale = 4.0 * objective.lambda1
-        variance = gram(rows, everything, scale * share) - scale * np.outer(mean_row, mean_row)
+    if objective.bend > 0.0:
+        variance = gram(rows, everything, objective.bend * share) - objective.bend * np.outer(mean_row, mean_row)
         Q += np.tril(variance) + np.tril(variance, -1).T
-    return Q, objective.lambda2 * mean_row
+    return Q, objective.pull * mean_row
 
 
 def _guess_from_sample(problem, Q, q, rng):

@@ -21,6 +21,7 @@ import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from margindist.objectives import row_slope
 from margindist.solvers._rows import (
     SparseRows,
     add_rows,
@@ -51,7 +52,7 @@ def solve(
 
     Parameters
     ----------
-    objective : ODM
+    objective : ODM, or any that :func:`~margindist.objectives.row_slope` knows
         What to minimise.
     rows : DenseRows or SparseRows
         Training rows.
@@ -230,10 +231,10 @@ def newton_directions(rows, method="auto"):
 def _exact_step(objective, w, dw, z, dz, weights):
     """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t."""
     linear, square = w @ dw, dw @ dw
-    prices = 2.0 * objective.prices(weights)
+    total = weights.sum()
     low, high, t = 0.0, np.inf, 1.0
     for _ in range(100):
-        slope, bend = _slope_along(prices, objective.mu, objective.theta, z, dz, t)
+        slope, bend = _slope_along(objective, weights, total, z, dz, t)
         slope += linear + t * square
         low, high = (t, high) if slope < 0.0 else (low, t)
         ahead = t - slope / (bend + square)
@@ -246,17 +247,11 @@ def _exact_step(objective, w, dw, z, dz, weights):
 
 
 @njit(cache=True, nogil=True)
-def _slope_along(prices, mu, theta, z, dz, t):
+def _slope_along(objective, weights, total, z, dz, t):
     """Return first and second derivative of the loss along z + t dz."""
     slope, bend = 0.0, 0.0
     for i in range(len(z)):
-        margin = z[i] + t * dz[i]
-        if margin < 1.0 - theta:
-            rate = prices[i] * dz[i]
-            slope += rate * (margin - 1.0 + theta)
-            bend += rate * dz[i]
-        elif margin > 1.0 + theta:
-            rate = mu * prices[i] * dz[i]
-            slope += rate * (margin - 1.0 - theta)
-            bend += rate * dz[i]
+        rate, curvature = row_slope(objective, z[i] + t * dz[i], weights[i], total)
+        slope += rate * dz[i]
+        bend += curvature * dz[i] * dz[i]
     return slope, bend

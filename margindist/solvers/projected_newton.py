@@ -105,10 +105,10 @@ def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_ite
     share = weights / weights.sum()
     answers = [[None] * len(sign_vectors) for _ in objectives]
     starts = [{} for _ in sign_vectors]  # multipliers found last, by C
-    for lambda1 in sorted({objective.lambda1 for objective in objectives}):
-        c, M = 4.0 * lambda1, None
-        members = [k for k, objective in enumerate(objectives) if objective.lambda1 == lambda1]
-        members.sort(key=lambda k: (objectives[k].C, objectives[k].lambda2))
+    for c in sorted({objective.bend for objective in objectives}):
+        M = None
+        members = [k for k, objective in enumerate(objectives) if objective.bend == c]
+        members.sort(key=lambda k: (objectives[k].cap, objectives[k].pull))
         for t, signs in enumerate(sign_vectors):
             here = [objectives[k] for k in members]
             problem = _Problem(None, spectrum, signs, weights, starts[t], tol, max_iter)
@@ -148,7 +148,7 @@ class _Problem(NamedTuple):
 def _is_direct(objectives, problem):
     """Tell whether an interior point a problem costs less than the way along them."""
     point, entries = problem.point_cost(), len(problem.signs) ** 2
-    new = len({objective.C for objective in objectives} - problem.found.keys())
+    new = len({objective.cap for objective in objectives} - problem.found.keys())
     along = _MATRIX * entries + new * min(point, problem.start_cost()) + len(objectives) * _GO_ON * entries
     return len(objectives) * point < along
 
@@ -157,7 +157,7 @@ def _one_by_one(objectives, problem):
     """Yield the solutions by an interior point each."""
     for objective in objectives:
         solution = _interior_point(objective, problem, problem.tol)
-        problem.found[objective.C] = np.minimum(solution.dual, objective.C * problem.weights)
+        problem.found[objective.cap] = np.minimum(solution.dual, objective.upper(problem.weights))
         z = problem.signs * (problem.spectrum.features @ solution.coef)
         coef = problem.signs * objective.dual_coef(solution.dual, z, problem.weights)
         yield solution._replace(coef=coef)
@@ -171,30 +171,30 @@ def _along(objectives, problem):
     face, factor = np.empty(0, dtype=np.int64), np.empty((0, 0))
     last = None
     for objective in objectives:
-        upper = objective.C * weights
-        beta = found.get(objective.C)
+        upper = objective.upper(weights)
+        beta = found.get(objective.cap)
         if beta is None:
             beta = np.zeros(len(A)) if last is None else np.where(found[last] >= last * weights, upper, found[last])
             beta = np.minimum(beta, upper)
-        rounds, far = 0, objective.C not in found and problem.point_cost() < problem.start_cost()
+        rounds, far = 0, objective.cap not in found and problem.point_cost() < problem.start_cost()
         for limit, leap in ((_ROUNDS, far), (problem.max_iter, True)):
             if leap:
                 beta = _leap(objective, problem)
-            z = A @ beta + objective.lambda2 * image
+            z = A @ beta + objective.pull * image
             n_iter, value, gap, face, factor = _minimise(
-                A, share, upper, objective.lambda1, objective.lambda2, beta, z, face, factor, problem.tol, limit
+                A, share, upper, objective.bend, objective.pull, beta, z, face, factor, problem.tol, limit
             )
             rounds += n_iter
             if gap <= problem.tol:
                 break
-        found[objective.C], last = beta, objective.C
+        found[objective.cap], last = beta, objective.cap
         coef = problem.signs * objective.dual_coef(beta, z, weights)
         yield conclude(Solution(coef, beta.copy(), value, gap, rounds), problem.tol, Status.ITERATION_LIMIT)
 
 
 def _leap(objective, problem):
     """Return multipliers by the interior point method, those near a bound put there."""
-    upper = objective.C * problem.weights
+    upper = objective.upper(problem.weights)
     solution = _interior_point(objective, problem, min(1e-6, problem.tol))
     beta = np.where(solution.dual <= _AT_BOUND * upper, 0.0, solution.dual)
     return np.where(beta >= (1.0 - _AT_BOUND) * upper, upper, beta)
@@ -206,9 +206,9 @@ def _interior_point(objective, problem, tol):
 
 
 @njit(cache=True, nogil=True)
-def _minimise(A, share, upper, lambda1, lambda2, beta, z, face, factor, tol, max_iter):
+def _minimise(A, share, upper, bend, pull, beta, z, face, factor, tol, max_iter):
     """Descend until the relative gap is below ``tol``; change ``beta`` and ``z``, return the last face too."""
-    value, gap = _value_and_gap(share, upper, lambda1, lambda2, beta, z)
+    value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     n_iter, wide = 0, True
     while gap > tol and n_iter < max_iter:
         n_iter += 1
@@ -221,7 +221,7 @@ def _minimise(A, share, upper, lambda1, lambda2, beta, z, face, factor, tol, max
             wide = not wide
             for _ in range(_SWEEPS):
                 _sweep(A, upper, beta, z, 0.0)
-        value, gap = _value_and_gap(share, upper, lambda1, lambda2, beta, z)
+        value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     return n_iter, value, gap, face, factor
 
 
@@ -237,7 +237,7 @@ def _face(upper, beta, z, wide):
 
 
 @njit(cache=True, nogil=True)
-def _value_and_gap(share, upper, lambda1, lambda2, beta, z):
+def _value_and_gap(share, upper, bend, pull, beta, z):
     """Return the objective at the point that the multipliers make, and the relative gap to their dual value."""
     mean = 0.0
     for i in range(len(z)):
@@ -246,10 +246,10 @@ def _value_and_gap(share, upper, lambda1, lambda2, beta, z):
     for i in range(len(z)):
         off, short = z[i] - mean, 1.0 - z[i]
         variance += share[i] * off * off
-        square += (beta[i] + share[i] * (lambda2 - 4.0 * lambda1 * off)) * z[i]
+        square += (beta[i] + share[i] * (pull - bend * off)) * z[i]
         loss += upper[i] * max(0.0, short)
         pairing += beta[i] * short
-    value = 0.5 * square + 2.0 * lambda1 * variance - lambda2 * mean + loss
+    value = 0.5 * square + 0.5 * bend * variance - pull * mean + loss
     return value, max(0.0, loss - pairing) / max(abs(value), 1e-300)
 
 

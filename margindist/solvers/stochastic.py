@@ -85,7 +85,7 @@ def solve(objective, rows, signs, weights, *, tol, max_iter=None, rng=None, repo
             break
     value = _value(objective, rows, signs, weights, coef)
     short = _margins(rows, signs, coef) < 1.0
-    found = Solution(coef, np.where(short, objective.C * weights, 0.0), value, np.inf, n_iter)
+    found = Solution(coef, np.where(short, objective.upper(weights), 0.0), value, np.inf, n_iter)
     bound = coordinate_descent.solve(
         objective, rows, signs, weights, tol=0.1 * tol, max_iter=_BOUND_PASSES, start=found, rng=rng
     )
@@ -127,18 +127,18 @@ def run_pass(objective, rows, signs, weights, total, eta, start_averaging, rng, 
         pairs = rng.integers(m, size=(2, m))
     else:
         pairs = rng.choice(m, size=(2, m), p=weights / weights.sum())
-    scale = 1.0 / (objective.C * total)
-    _steps(rows, signs, pairs, scale, objective.lambda1, objective.lambda2, eta, start_averaging, *state)
+    scale = 1.0 / (objective.cap * total)
+    _steps(rows, signs, pairs, scale, objective.bend, objective.pull, eta, start_averaging, *state)
 
 
 @njit(cache=True, nogil=True)
-def _steps(rows, signs, pairs, scale, lambda1, lambda2, eta0, start_averaging, v, u, scalars):
+def _steps(rows, signs, pairs, scale, bend, pull, eta0, start_averaging, v, u, scalars):
     D, A, F, t = scalars
     for k in range(pairs.shape[1]):
         i, j = pairs[0, k], pairs[1, k]
         z = signs[i] * row_dot(rows, i, v) / D
-        other = signs[j] * row_dot(rows, j, v) / D if lambda1 > 0.0 else 0.0
-        push = scale * (lambda2 - 4.0 * lambda1 * (z - other))
+        other = signs[j] * row_dot(rows, j, v) / D if bend > 0.0 else 0.0
+        push = scale * (pull - bend * (z - other))
         if z < 1.0:
             push += 1.0
         eta = eta0 * (1.0 + eta0 * scale * t) ** -0.75
