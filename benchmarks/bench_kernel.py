@@ -16,6 +16,7 @@ from benchmarks._measure import in_turn, load, memory_growth, table
 from margindist.kernels import Kernel, gram_bytes, gram_matrix, resolve_gamma
 from margindist.objectives import LDM
 from margindist.solvers import block_descent
+from margindist.solvers._solution import Options, Problem
 
 LAMBDA, TOL = 0.25, 1e-3
 
@@ -23,7 +24,9 @@ LAMBDA, TOL = 0.25, 1e-3
 def fit(X, y, C, limit):
     weights = np.ones(len(y))
     kernel = Kernel("rbf", gamma=resolve_gamma("scale", X, weights), bias=1.0)
-    return block_descent.solve(LDM(C, LAMBDA, LAMBDA), gram_matrix(X, kernel, limit), y, weights, tol=TOL)
+    return block_descent.solve(
+        Problem(LDM(C, LAMBDA, LAMBDA), gram_matrix(X, kernel, limit), y, weights), Options(tol=TOL)
+    )
 
 
 def peers(C):

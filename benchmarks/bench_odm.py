@@ -20,6 +20,7 @@ from margindist import ODMClassifier
 from margindist.objectives import ODM
 from margindist.solvers import multiclass as rounds
 from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Options, Problem
 
 MU, THETA = 0.4, 0.2
 MULTICLASS = ["satimage", "usps", "pendigits", "letter", "shuttle", "mnist", "covtype"]
@@ -116,7 +117,9 @@ def few(names=("dna", "usps", "letter", "news20-train")):
 
 def one_pass(X, y, lam):
     objective, rows = ODM(lam, MU, THETA), as_rows(X)
-    return rounds.solve(objective, rows, y, np.ones(len(y)), method="coordinate-descent", tol=1e-12, max_iter=1)
+    return rounds.solve(
+        Problem(objective, rows, y, np.ones(len(y))), Options(tol=1e-12, max_iter=1), method="coordinate-descent"
+    )
 
 
 def seconds_a_pass(X, y):

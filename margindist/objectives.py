@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 from numba.extending import overload
 
-__all__ = ["LDM", "ODM"]
+__all__ = ["LDM", "ODM", "HullDistance", "NormalisedCost", "SemiVariance"]
 
 
 class LDM(NamedTuple):
@@ -226,6 +226,26 @@ class ODM(NamedTuple):
         edge = np.where(beta < 0.0, 1.0 + self.theta, 1.0 - self.theta)
         conjugate = beta * (0.25 * beta / (prices * side) - edge)
         return np.maximum(prices * (short**2 + self.mu * beyond**2) + conjugate + beta * margins, 0.0)
+
+
+class SemiVariance(NamedTuple):
+    """MSVMAv's two prices; its rounds (:mod:`margindist.solvers.semivariance`) minimise no single function of w."""
+
+    alpha: float  # the larger, the shorter the steps for the mean margin
+    beta: float  # the larger, the shorter the steps for the semi-variance
+
+
+class NormalisedCost(NamedTuple):
+    r"""MDO's cost of normalised margins, :math:`e^{-\alpha\nu^2}` right of 0 and :math:`e^{-\beta\nu}` left of it."""
+
+    alpha: float
+    beta: float
+
+
+class HullDistance(NamedTuple):
+    """KOMD's objective, the squared distance of two softened hulls, a quadratic function of distributions on them."""
+
+    lam: float  # price of uneven distributions
 
 
 def _ldm_step(objective, base, square, weight, total, mean):

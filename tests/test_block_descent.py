@@ -6,6 +6,7 @@ from margindist.kernels import FullGram, Kernel, gram_bytes, gram_matrix
 from margindist.objectives import LDM
 from margindist.solvers import block_descent
 from margindist.solvers._kernel_certificate import certify_multipliers
+from margindist.solvers._solution import Options, Problem
 
 
 def optimum(objective, G, signs, weights):
@@ -53,7 +54,7 @@ def test_optimum_of_a_generic_solver(name, C, lam, rng):
     objective = LDM(C, lam, lam)
     best = optimum(objective, gram.values, signs, weights)
     for tol in (1e-2, 1e-7):
-        solution = block_descent.solve(objective, gram, signs, weights, tol=tol)
+        solution = block_descent.solve(Problem(objective, gram, signs, weights), Options(tol=tol))
         assert solution.status == "optimal" and solution.gap <= tol
         value = primal(objective, gram, signs, weights, solution.coef)
         np.testing.assert_allclose(solution.objective, value, rtol=1e-9)
@@ -70,7 +71,7 @@ def test_truncated_curvature_reaches_the_optimum(name, lambda1, lambda2, rng, mo
     monkeypatch.setattr(block_descent, "_BLOCK", 20)
     monkeypatch.setattr(block_descent, "_LARGEST_BLOCK", 30)
     objective = LDM(10.0, lambda1, lambda2)
-    solution = block_descent.solve(objective, gram, signs, weights, tol=1e-6, max_iter=5000)
+    solution = block_descent.solve(Problem(objective, gram, signs, weights), Options(tol=1e-6, max_iter=5000))
     best = optimum(objective, gram.values, signs, weights)
     assert solution.status == "optimal"
     np.testing.assert_allclose(solution.objective, best, rtol=1e-6)
@@ -81,7 +82,7 @@ def test_complete_curvature_is_the_explicit_one(rng, monkeypatch):
     objective = LDM(1.0, 2.0, 0.5)
     monkeypatch.setattr(block_descent, "_EXPLICIT_BELOW", 0)
     factor = block_descent.cholesky_factor(gram, tol=1e-14)
-    problem = block_descent._Problem(objective, gram, signs, weights, weights)
+    problem = block_descent._Dual(objective, gram, signs, weights, weights)
     curvature = block_descent._curvature(problem, factor.features, False)
     H = block_descent.explicit_hessian(objective, gram, signs, weights)
     found = block_descent._block(problem, curvature, np.arange(gram.n))
@@ -146,8 +147,8 @@ def test_hard_margin_that_does_not_exist(rng):
     signs = np.where(np.arange(30) % 2 == 0, 1.0, -1.0)
     gram = gram_matrix(X, Kernel("rbf", bias=1.0))
     problem = (LDM(np.inf, 0.25, 0.25), gram, signs, np.ones(30))
-    assert block_descent.solve(*problem).status == "infeasible"
-    assert block_descent.solve_dcd(*problem).status == "infeasible"
+    assert block_descent.solve(Problem(*problem), Options()).status == "infeasible"
+    assert block_descent.solve_dcd(Problem(*problem), Options()).status == "infeasible"
 
 
 def plain_pass(H, upper, beta, lambda_share):
@@ -169,7 +170,9 @@ def test_algorithm_1_step_by_step(name, rng):
     expected = np.zeros(gram.n)
     for n_passes in range(1, 6):
         expected = plain_pass(H, 5.0 * weights, expected, objective.lambda2 * share)
-        found = block_descent.solve_dcd(objective, gram, signs, weights, tol=1e-300, max_iter=n_passes)
+        found = block_descent.solve_dcd(
+            Problem(objective, gram, signs, weights), Options(tol=1e-300, max_iter=n_passes)
+        )
         assert found.n_iter == n_passes
         beta, z = np.zeros(gram.n), H @ (objective.lambda2 * share)
         for _ in range(n_passes):
@@ -183,8 +186,8 @@ def test_algorithm_1_step_by_step(name, rng):
 def test_algorithm_1_ends_at_the_same_optimum(name, rng):
     gram, signs, weights = make(name, rng)
     objective = LDM(2.0, 0.5, 0.25)
-    slow = block_descent.solve_dcd(objective, gram, signs, weights, tol=1e-6, max_iter=20000)
-    fast = block_descent.solve(objective, gram, signs, weights, tol=1e-8)
+    slow = block_descent.solve_dcd(Problem(objective, gram, signs, weights), Options(tol=1e-6, max_iter=20000))
+    fast = block_descent.solve(Problem(objective, gram, signs, weights), Options(tol=1e-8))
     assert slow.status == "optimal"
     np.testing.assert_allclose(slow.objective, fast.objective, rtol=2e-6)
 
@@ -194,7 +197,7 @@ def test_limited_memory_gives_the_same_result(rng):
     signs = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(600) > 0, 1.0, -1.0)
     kernel, objective = Kernel("rbf", gamma=0.3, bias=1.0), LDM(10.0, 0.25, 0.25)
     whole, limited = (
-        block_descent.solve(objective, gram_matrix(X, kernel, limit), signs, np.ones(600), tol=1e-6)
+        block_descent.solve(Problem(objective, gram_matrix(X, kernel, limit), signs, np.ones(600)), Options(tol=1e-6))
         for limit in (np.inf, gram_bytes(600) // 8)
     )
     assert whole.status == limited.status == "optimal"
@@ -206,11 +209,11 @@ def test_start_from_a_solution_takes_fewer_blocks(rng):
     X = rng.standard_normal((600, 8))
     signs = np.where(X[:, 0] * X[:, 1] + 0.3 * rng.standard_normal(600) > 0, 1.0, -1.0)
     gram = gram_matrix(X, Kernel("rbf", gamma=0.3, bias=1.0))
-    first = block_descent.solve(LDM(10.0, 0.25, 0.25), gram, signs, np.ones(600), tol=1e-5)
-    again = block_descent.solve(LDM(10.0, 0.25, 0.25), gram, signs, np.ones(600), tol=1e-4, start=first)
+    first = block_descent.solve(Problem(LDM(10.0, 0.25, 0.25), gram, signs, np.ones(600)), Options(tol=1e-5))
+    again = block_descent.solve(Problem(LDM(10.0, 0.25, 0.25), gram, signs, np.ones(600)), Options(tol=1e-4), first)
     assert again.n_iter < first.n_iter and again.status == "optimal"
-    smaller = block_descent.solve(LDM(5.0, 0.25, 0.5), gram, signs, np.ones(600), tol=1e-5, start=first)
-    fresh = block_descent.solve(LDM(5.0, 0.25, 0.5), gram, signs, np.ones(600), tol=1e-5)
+    smaller = block_descent.solve(Problem(LDM(5.0, 0.25, 0.5), gram, signs, np.ones(600)), Options(tol=1e-5), first)
+    fresh = block_descent.solve(Problem(LDM(5.0, 0.25, 0.5), gram, signs, np.ones(600)), Options(tol=1e-5))
     np.testing.assert_allclose(smaller.objective, fresh.objective, rtol=2e-5)
 
 
@@ -223,7 +226,9 @@ def test_report_can_stop_and_the_certificate_still_holds(rng):
         return len(seen) == 2
 
     objective = LDM(100.0, 0.0, 0.0)
-    solution = block_descent.solve(objective, FullGram(gram.values), signs, weights, tol=1e-12, report=report)
+    solution = block_descent.solve(
+        Problem(objective, FullGram(gram.values), signs, weights), Options(tol=1e-12, report=report)
+    )
     assert solution.status == "stopped" and len(seen) == 2
     best = optimum(objective, gram.values, signs, weights)
     assert solution.objective - solution.gap * abs(solution.objective) <= best * (1 + 1e-8)

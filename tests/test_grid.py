@@ -25,10 +25,11 @@ from margindist import (
     ODMClassifierCV,
 )
 from margindist.kernels import FullGram
-from margindist.objectives import LDM
+from margindist.objectives import LDM, SemiVariance
 from margindist.solvers import projected_newton, semivariance
 from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Options, Problem
 
 # A search, the classifier (solved so exactly that scores do not depend on the solver), and the grid they share.
 SEARCHES = {
@@ -253,7 +254,9 @@ def test_rounds_of_a_grid_are_those_of_single_points(shape, rng):
     pairs = [(0.5, 0.01), (64.0, 0.25), (4.0, 10.0)]
     coefs = semivariance.solve_grid(X, signs, weights, pairs, metric=metric)
     for coef, (alpha, beta) in zip(coefs, pairs, strict=True):
-        one = semivariance.solve(as_rows(X), signs, weights, alpha=alpha, beta=beta, metric=metric)
+        one = semivariance.solve(
+            Problem(SemiVariance(alpha, beta), as_rows(X), signs, weights), Options(), metric=metric
+        )
         np.testing.assert_allclose(coef, one.coef, atol=1e-8)
 
 

@@ -12,6 +12,7 @@ from margindist.objectives import LDM, ODM
 from margindist.solvers import newton
 from margindist.solvers._kernel_certificate import certify_features
 from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Options, Problem
 
 
 def long_kernel(X, kernel, gamma):
@@ -84,7 +85,7 @@ def test_a_factor_cut_too_early_is_found_out(rng):
     proved = []
     for tol in (1e-3, 1e-14):
         factor = cholesky_factor(gram, tol=tol)
-        found = newton.solve(objective, as_rows(factor.features), y, ones, tol=1e-8)
+        found = newton.solve(Problem(objective, as_rows(factor.features), y, ones), Options(tol=1e-8))
         assert found.gap <= 1e-8
         proved.append(certify_features(objective, factor, gram, y, ones, found.coef, found.dual, 1e-3))
     assert proved[1].gap <= 1e-3

@@ -17,7 +17,7 @@ from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
 from margindist.solvers import interior_point, stochastic
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, Status
+from margindist.solvers._solution import Options, Problem, Solution, Status
 from tests.reference import ldm as reference
 
 SOLVERS = ["interior-point", "coordinate-descent", "block", "dcd"]
@@ -163,7 +163,7 @@ def test_interior_point_does_not_cycle(seed):
     for objective in (
         LDM(C, lambda1, lambda2) for C in (1.0, 100.0) for lambda1 in (0.0, 1.0) for lambda2 in (10, 600)
     ):
-        found = interior_point.solve(objective, rows, signs, np.ones(m), tol=1e-4)
+        found = interior_point.solve(Problem(objective, rows, signs, np.ones(m)), Options(tol=1e-4))
         assert found.status is Status.OPTIMAL and found.n_iter < 50
 
 

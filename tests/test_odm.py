@@ -17,6 +17,7 @@ from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step
 from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton
 from margindist.solvers._rows import all_scores, as_rows, matrix, n_columns
+from margindist.solvers._solution import Options, Problem
 from tests.reference import odm as reference
 
 GRID = [(lam, mu, theta) for lam in (1.0, 2.0**10, 2.0**20) for mu, theta in ((0.2, 0.8), (0.8, 0.2), (1.0, 0.0))]
@@ -61,7 +62,7 @@ def test_binary_against_a_generic_solver(two_classes, lam, mu, theta, rng):
     X, signs = two_classes
     weights = rng.integers(1, 4, len(signs)).astype(float)
     expected, value = reference.binary(X, signs, weights, lam, mu, theta)
-    found = newton.solve(ODM(lam, mu, theta), as_rows(X), signs, weights, tol=1e-10)
+    found = newton.solve(Problem(ODM(lam, mu, theta), as_rows(X), signs, weights), Options(tol=1e-10))
     assert found.status == "optimal"
     assert found.objective == pytest.approx(value, rel=1e-6)
     assert found.objective <= value * (1 + 1e-9)
@@ -74,10 +75,12 @@ def test_all_newton_directions_end_at_the_same_point(shape, method, rng):
     X = rng.random(shape)
     signs = np.where(X[:, 0] + 0.3 * rng.normal(size=shape[0]) > 0.5, 1.0, -1.0)
     problem = (ODM(2.0**10, 0.4, 0.2), as_rows(X, fit_intercept=True), signs, np.ones(shape[0]))
-    found = newton.solve(*problem, tol=1e-12, method=method)
-    sparse = newton.solve(problem[0], as_rows(sp.csr_matrix(X), fit_intercept=True), *problem[2:], tol=1e-12)
+    found = newton.solve(Problem(*problem), Options(tol=1e-12), method=method)
+    sparse = newton.solve(
+        Problem(problem[0], as_rows(sp.csr_matrix(X), fit_intercept=True), *problem[2:]), Options(tol=1e-12)
+    )
     np.testing.assert_allclose(found.coef, sparse.coef, rtol=1e-5, atol=1e-6)
-    descent = coordinate_descent.solve(*problem, tol=1e-4, max_iter=5000)
+    descent = coordinate_descent.solve(Problem(*problem), Options(tol=1e-4, max_iter=5000))
     assert found.objective <= descent.objective <= found.objective * (1 + 2e-4)
 
 
@@ -87,8 +90,8 @@ def test_conjugate_gradients_hand_over_to_a_factorisation(monkeypatch, rng):
     monkeypatch.setattr(newton, "_FEW_SWEEPS", -1)
     monkeypatch.setattr(newton, "_BLAS", 1e6)
     problem = (ODM(2.0**20, 0.4, 0.2), as_rows(X), signs, np.ones(50))
-    assert newton.solve(*problem, tol=1e-8).objective == pytest.approx(
-        newton.solve(*problem, tol=1e-8, method="row-factor").objective, rel=1e-7
+    assert newton.solve(Problem(*problem), Options(tol=1e-8)).objective == pytest.approx(
+        newton.solve(Problem(*problem), Options(tol=1e-8), method="row-factor").objective, rel=1e-7
     )
 
 
@@ -96,7 +99,7 @@ def test_optimality_conditions_at_the_solution():
     X, y = load_breast_cancer(return_X_y=True)
     X, signs = minmax_scale(X), 2.0 * y - 1.0
     objective, weights = ODM(300.0, 0.5, 0.3), np.ones(len(signs))
-    found = newton.solve(objective, as_rows(X), signs, weights, tol=1e-14)
+    found = newton.solve(Problem(objective, as_rows(X), signs, weights), Options(tol=1e-14))
     z = signs * (X @ found.coef)
     np.testing.assert_allclose(found.coef, X.T @ (signs * found.dual), atol=1e-6)
     inside = np.abs(z - 1.0) <= objective.theta
@@ -108,7 +111,7 @@ def test_optimality_conditions_at_the_solution():
 def test_no_band_and_one_price_is_least_squares_on_margins(two_classes):
     X, signs = two_classes
     lam, m = 7.0, len(signs)
-    found = newton.solve(ODM(lam, 1.0, 0.0), as_rows(X), signs, np.ones(m), tol=1e-14)
+    found = newton.solve(Problem(ODM(lam, 1.0, 0.0), as_rows(X), signs, np.ones(m)), Options(tol=1e-14))
     ridge = np.linalg.solve(np.eye(X.shape[1]) + 2 * lam / m * X.T @ X, 2 * lam / m * X.T @ signs)
     np.testing.assert_allclose(found.coef, ridge, rtol=1e-9)
 
@@ -243,9 +246,11 @@ def test_every_round_against_a_generic_solver(three_classes, outer, method):
 def test_concave_rounds_never_increase_the_objective(seed, k, lam, mu, theta, method):
     rng = np.random.default_rng(seed)
     X, codes = rng.random((30, 3)), np.r_[np.arange(k), rng.integers(0, k, 30 - k)]
-    found = multiclass.solve(ODM(lam, mu, theta), as_rows(X), codes, np.ones(30), method=method, max_iter=300)
-    assert (np.diff(found.history) <= 0).all()
-    assert found.objective == found.history[-1]
+    found = multiclass.solve(
+        Problem(ODM(lam, mu, theta), as_rows(X), codes, np.ones(30)), Options(max_iter=300), method=method
+    )
+    assert (np.diff(found.extra["history"]) <= 0).all()
+    assert found.objective == found.extra["history"][-1]
 
 
 def test_best_round_is_kept_under_the_frozen_rule():
@@ -290,8 +295,8 @@ def test_two_classes_jointly_are_half_the_two_class_problem_at_twice_the_price(t
     X, signs = two_classes
     codes = (signs > 0).astype(np.int64)
     weights = np.ones(len(signs))
-    joint = multiclass.solve(ODM(100.0, 0.4, 0.2), as_rows(X), codes, weights, tol=1e-12)
-    binary = newton.solve(ODM(200.0, 0.4, 0.2), as_rows(X), signs, weights, tol=1e-14)
+    joint = multiclass.solve(Problem(ODM(100.0, 0.4, 0.2), as_rows(X), codes, weights), Options(tol=1e-12))
+    binary = newton.solve(Problem(ODM(200.0, 0.4, 0.2), as_rows(X), signs, weights), Options(tol=1e-14))
     assert joint.objective == pytest.approx(binary.objective / 2, rel=1e-9)
     np.testing.assert_allclose(joint.coef, [-binary.coef / 2, binary.coef / 2], atol=1e-5)
 

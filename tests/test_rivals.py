@@ -15,8 +15,10 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from margindist import FMMClassifier, KOMDClassifier, MDOClassifier
+from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
 from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Options, Problem
 
 
 def separable(seed, m=80, d=4, gap=0.3):
@@ -55,7 +57,7 @@ def test_hull_points_against_a_generic_solver(lam, rng):
     weights = rng.integers(1, 4, size=70).astype(float)
     linear, rbf = X @ X.T, rbf_kernel(X, gamma=0.5)
     for data, K in ((as_rows(X), linear), (as_rows(sp.csr_matrix(X)), linear), (linear, linear), (rbf, rbf)):
-        found = simplex_qp.solve(data, y, weights, lam, tol=1e-7)
+        found = simplex_qp.solve(Problem(HullDistance(lam), data, y, weights), Options(tol=1e-7))
         best = least_distance(K, y, weights, lam)
         assert found.status == "optimal"
         assert found.gap <= 1e-7
@@ -71,9 +73,11 @@ def test_the_gap_bounds_the_distance_to_the_minimum(seed, lam):
     X, y = separable(seed, m=25, d=3, gap=0.0)
     if len(np.unique(y)) < 2:
         return
-    best = simplex_qp.solve(X @ X.T, y, np.ones(25), lam, tol=1e-9).objective
+    best = simplex_qp.solve(Problem(HullDistance(lam), X @ X.T, y, np.ones(25)), Options(tol=1e-9)).objective
     for max_iter in (1, 2, 4):
-        rough = simplex_qp.solve(X @ X.T, y, np.ones(25), lam, tol=1e-9, max_iter=max_iter)
+        rough = simplex_qp.solve(
+            Problem(HullDistance(lam), X @ X.T, y, np.ones(25)), Options(tol=1e-9, max_iter=max_iter)
+        )
         assert rough.objective - best <= rough.gap * rough.objective + 1e-9
 
 
@@ -110,7 +114,10 @@ def test_without_a_price_digits_suffice_for_ordinary_data(seed):
 
 def test_where_digits_do_not_suffice_the_best_iterate_is_kept():
     X, y = gaussian_halves(29)  # the hulls are 4e-4 of the data's length apart
-    found = [simplex_qp.solve(as_rows(X), y, np.ones(len(y)), 0.0, tol=tol) for tol in (1e-4, 1e-12)]
+    found = [
+        simplex_qp.solve(Problem(HullDistance(0.0), as_rows(X), y, np.ones(len(y))), Options(tol=tol))
+        for tol in (1e-4, 1e-12)
+    ]
     assert found[0].status == "optimal" and found[1].status == "stalled"
     assert found[1].gap <= found[0].gap
 
@@ -154,10 +161,12 @@ def test_steps_are_those_of_algorithm_1():
     X, y = make_classification(50, 4, flip_y=0.4, random_state=2)  # inseparable: the last iterate is kept
     signs = np.where(y == 1, 1.0, -1.0)
     for n_steps in (1, 2, 7, 60):
-        found = margin_maximisation.solve(as_rows(X), signs, np.ones(50), step=0.5, max_iter=n_steps)
+        found = margin_maximisation.solve(
+            Problem(None, as_rows(X), signs, np.ones(50)), Options(max_iter=n_steps), step=0.5
+        )
         assert found.status == "inseparable"
         assert_allclose(found.coef, naive_margin_maximisation(X, signs, 0.5, n_steps), atol=1e-10)
-        assert_allclose(found.sample_coef @ X, found.coef, atol=1e-10)
+        assert_allclose(found.extra["sample_coef"] @ X, found.coef, atol=1e-10)
 
 
 @settings(max_examples=10, deadline=None)
@@ -178,9 +187,9 @@ def test_the_rate_of_the_theorem():
     radius = np.linalg.norm(X, axis=1).max()
     best = largest_margin(X, y) / radius
     for t in (20, 100, 500):
-        found = margin_maximisation.solve(as_rows(X), y, np.ones(len(y)), tol=1e-12, max_iter=t)
+        found = margin_maximisation.solve(Problem(None, as_rows(X), y, np.ones(len(y))), Options(tol=1e-12, max_iter=t))
         rate = 4 * (1 + np.log(len(y))) * (1 + 2 * np.log(t + 1)) / (best * (t + 1) ** 2)
-        assert found.margin / radius >= best - rate
+        assert found.extra["margin"] / radius >= best - rate
 
 
 def test_kernel_margin_against_the_hard_margin_svm():
@@ -224,9 +233,9 @@ def test_cost_never_increases(seed, alpha, beta):
     X, y = make_classification(60, 5, flip_y=0.2, random_state=seed)
     signs, weights = np.where(y == 1, 1.0, -1.0), rng.uniform(0.5, 2.0, size=60)
     start = rng.normal(size=5)
-    found = normalised_cost.solve(as_rows(X), signs, weights, start, alpha=alpha, beta=beta)
-    assert_allclose(found.history[0], naive_cost(X, signs, weights, alpha, beta, start))
-    assert (np.diff(found.history) < 0).all()
+    found = normalised_cost.solve(Problem(NormalisedCost(alpha, beta), as_rows(X), signs, weights), Options(), start)
+    assert_allclose(found.extra["history"][0], naive_cost(X, signs, weights, alpha, beta, start))
+    assert (np.diff(found.extra["history"]) < 0).all()
     assert_allclose(found.objective, naive_cost(X, signs, weights, alpha, beta, found.coef), rtol=1e-9)
     assert_allclose(np.linalg.norm(found.coef), 1.0)
 

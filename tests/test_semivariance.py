@@ -13,8 +13,10 @@ from sklearn.preprocessing import minmax_scale
 
 from margindist import MSVMAvClassifier
 from margindist.margins import generalization_bound, margins, semivariance_bound
+from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
 from margindist.solvers._rows import add_gram, as_rows, gram
+from margindist.solvers._solution import Options, Problem
 from tests.reference import msvmav as naive
 
 GRID = [(alpha, beta) for alpha in (2.0**-6, 1.0, 2.0**6) for beta in (2.0**-10, 2.0**-4, 2.0**2)]
@@ -54,12 +56,12 @@ def test_linear_rounds_follow_explicit_inverses(problem, alpha, beta, system):
     iterates, objectives = naive.linear(X, y, alpha, beta, 12)
     for form in (X, sp.csr_matrix(X)):
         seen = []
-        found = semivariance.solve(
-            as_rows(form), y, np.ones(len(y)), alpha=alpha, beta=beta, tol=1e-300, max_iter=12, system=system,
-            report=lambda k, w, *_, seen=seen: seen.append(w),
-        )  # fmt: skip
+        problem = Problem(SemiVariance(alpha, beta), as_rows(form), y, np.ones(len(y)))
+        options = Options(1e-300, 12, report=lambda k, w, *_, seen=seen: seen.append(w))
+        found = semivariance.solve(problem, options, system=system)
         assert_allclose(seen, iterates[1 : len(seen) + 1], atol=1e-10)
-        assert_allclose(found.history, objectives[: len(found.history)], rtol=1e-9)
+        history = found.extra["history"]
+        assert_allclose(history, objectives[: len(history)], rtol=1e-9)
 
 
 @pytest.mark.parametrize(("alpha", "beta"), GRID)

@@ -5,7 +5,7 @@ import pytest
 
 from margindist.objectives import LDM
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, Status, better, certify, conclude, hand_over
+from margindist.solvers._solution import Problem, Solution, Status, better, certify, conclude, hand_over
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
 
@@ -41,7 +41,7 @@ def test_a_hard_margin_is_certified_at_the_best_feasible_length(objective, lengt
     X, weights = rng.normal((3.0, 0.0, 0.0), size=(20, 3)), rng.random(20) + 0.5
     w, signs = length * np.array([1.0, 0.1, -0.1]), np.ones(20)
     rows = as_rows(X)
-    found = certify(objective, rows, signs, weights, w, X @ w, np.zeros(20))
+    found = certify(Problem(objective, rows, signs, weights), w, X @ w, np.zeros(20))
     scales = np.linspace(1.0, 50.0, 10_001) / (X @ w).min()
     values = [objective.value(t**2 * (w @ w), np.maximum(t * (X @ w), 1.0), weights) for t in scales]
     assert found.objective == pytest.approx(min(values), rel=1e-5)

@@ -31,17 +31,13 @@ class KernelFeatures:
         """The features as rows for a solver."""
         return as_rows(self.factor.features)
 
-    def solve(self, objective, signs, weights, goal, solve, start=None):
+    def solve(self, problem, goal, solve, start=None):
         """Solve a two-class problem and prove it for the kernel, with finer features if these do not allow a proof.
 
         Parameters
         ----------
-        objective : LDM or ODM
-            What to minimise.
-        signs : ndarray of shape (n_rows,)
-            Labels, -1 or +1.
-        weights : ndarray of shape (n_rows,)
-            Positive.
+        problem : Problem
+            Two-class, on the features.
         goal : callable
             From the objective's value to the relative gap to reach.
         solve : callable
@@ -54,6 +50,7 @@ class KernelFeatures:
         Solution
             In coefficients of the rows, for the matrix G.
         """
+        objective, _, signs, weights = problem
 
         def attempt(factor, start):
             if start is not None:
@@ -72,8 +69,9 @@ class KernelFeatures:
         best = second if second.status is Status.OPTIMAL or second.objective < first.objective else first
         return best._replace(n_iter=first.n_iter + second.n_iter)
 
-    def solve_joint(self, objective, codes, weights, tol, solve, start=None):
+    def solve_joint(self, problem, tol, solve, start=None):
         """Solve the joint problem of several classes as :meth:`solve` does; the solutions are rounds."""
+        objective, _, codes, weights = problem
 
         def attempt(factor, start):
             if start is not None:

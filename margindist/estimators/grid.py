@@ -46,6 +46,7 @@ from margindist.kernels import FullGram, Kernel, cholesky_factor, gram_bytes, gr
 from margindist.objectives import LDM, ODM
 from margindist.solvers import least_squares, multiclass, newton, projected_newton, semivariance
 from margindist.solvers._rows import as_rows, dense_matrix, n_columns, weighted_sums
+from margindist.solvers._solution import Options, Problem
 
 _LARGEST_SHARED = 1e9  # bytes of kernel values between all samples that are kept for the folds
 _EXACT = 1e-7  # relative gap the solvers along a grid aim at: from a good start it costs no more than a large one
@@ -1126,16 +1127,17 @@ class ODMClassifierCV(GridClassifier):
         order = sorted(range(len(points)), key=lambda k: (points[k]["theta"], points[k]["mu"], points[k]["lam"]))
         paths = [list(path) for _, path in groupby(order, lambda k: (points[k]["theta"], points[k]["mu"]))]
         directions = newton.newton_directions(rows)
-        options = {"tol": min(self.tol, _EXACT), "max_iter": self.max_iter, "directions": directions}
+        options = Options(min(self.tol, _EXACT), self.max_iter)
         for t, signs in enumerate(problems):
             start = None
             for path in paths:
                 for k in path:
                     objective = ODM(*(float(points[k][name]) for name in ("lam", "mu", "theta")))
-                    solution = newton.solve(objective, rows, signs, data.weights, start=start, **options)
-                    found[k, t] = start = solution.coef
-                    behind += not solution.gap <= self.tol
-                start = found[path[0], t]
+                    problem = Problem(objective, rows, signs, data.weights)
+                    start = newton.solve(problem, options, start, directions=directions)
+                    found[k, t] = start.coef
+                    behind += not start.gap <= self.tol
+                start = start._replace(coef=found[path[0], t])
         return found, behind
 
     def _solve_joint(self, estimator, rows, data, points):
@@ -1143,11 +1145,11 @@ class ODMClassifierCV(GridClassifier):
         found, behind, rng, openings = [], 0, estimator._rng().spawn(1)[0], {}
         for point in points:
             objective = ODM(*(float(point[name]) for name in ("lam", "mu", "theta")))
-            rounds = multiclass.solve(
-                objective, rows, data.codes, data.weights, outer=self.outer, tol=self.tol, max_iter=self.max_iter,
-                opening=openings.get((objective.lam, objective.theta)), rng=copy.deepcopy(rng),
-            )  # fmt: skip
-            openings[objective.lam, objective.theta] = rounds.opening
+            problem = Problem(objective, rows, data.codes, data.weights)
+            options = Options(self.tol, self.max_iter, copy.deepcopy(rng))
+            same_first_round = openings.get((objective.lam, objective.theta))
+            rounds = multiclass.solve(problem, options, outer=self.outer, opening=same_first_round)
+            openings[objective.lam, objective.theta] = rounds.extra["opening"]
             found.append(rounds.coef)
             behind += rounds.status == "iteration limit" and not rounds.gap <= self.tol
         return np.array(found), behind

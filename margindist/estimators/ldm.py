@@ -31,8 +31,15 @@ from margindist.kernels import (
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
 from margindist.solvers._rows import add_rows, as_rows, inner_products, n_columns, n_rows, scores, squares
-from margindist.solvers._solution import Status, certify, conclude, hand_over, lower_bound, relative
+from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, lower_bound, relative
 
+_ON_ROWS = {
+    "interior-point": interior_point,
+    "coordinate-descent": coordinate_descent,
+    "augmented-lagrangian": augmented_lagrangian,
+    "asgd": stochastic,
+}
+_ON_GRAM = {"block": block_descent.solve, "dcd": block_descent.solve_dcd}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 
@@ -257,7 +264,8 @@ class LDMClassifier(MarginClassifier):
 
         def solve(k, signs, report):
             start = self._last_solution(k, setting, len(signs))
-            return self._solve(objective, setting, signs, data.weights, start, rngs[k], report)
+            problem = Problem(objective, setting.rows, signs, data.weights)
+            return self._solve(problem, setting, Options(self.tol, self.max_iter, rngs[k], report), start)
 
         solutions = self._solve_each(solve, data.codes, X, y)
         self._refuse_infeasible(solutions)
@@ -280,7 +288,7 @@ class LDMClassifier(MarginClassifier):
     def _set_up(self, data):
         """Return the rows, or the Gram matrix, that the solver works on; refuse what would take too much memory."""
         kernel, m, self.certified_problem_ = self._kernel(data), data.X.shape[0], "exact"
-        on_rows = self.solver_ in ("interior-point", "coordinate-descent", "asgd")
+        on_rows = self.solver_ in _ON_ROWS
         if self.kernel == "linear" and on_rows:
             rows = as_rows(data.X, self.fit_intercept)
             if self.solver_ == "interior-point":
@@ -304,43 +312,40 @@ class LDMClassifier(MarginClassifier):
         fits = not on_rows or len(last[k].coef) == n_columns(setting.rows)
         return last[k] if fits else None
 
-    def _solve(self, objective, setting, signs, weights, start, rng, report):
+    def _solve(self, problem, setting, options, start):
         """Solve one two-class problem; on features of a kernel, prove the solution for the kernel."""
-        limit = 1000 if self.max_iter is None else self.max_iter
-        options = {"tol": self.tol, "max_iter": limit, "report": report}
         features = setting.features
         if features is None:
-            return self._solve_in_turn(objective, setting, signs, weights, start, rng, options)
-        tighter = options | {"tol": 0.5 * self.tol}  # the proof for the kernel adds to the gap on the features
+            return self._solve_in_turn(problem, setting, options, start)
+        tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
 
         def on_features(rows, start):
-            return self._solve_in_turn(objective, _Setting(setting.kernel, rows), signs, weights, start, rng, tighter)
+            return self._solve_in_turn(problem._replace(rows=rows), _Setting(setting.kernel, rows), tighter, start)
 
-        found = features.solve(objective, signs, weights, lambda value: self.tol, on_features, start)
+        found = features.solve(problem, lambda value: self.tol, on_features, start)
         if found.status is not Status.STALLED or features.gram is None:
             return found
         try:
-            other = block_descent.solve(objective, features.gram, signs, weights, start=found, rng=rng, **options)
+            other = block_descent.solve(problem._replace(rows=features.gram), options, found)
         except (np.linalg.LinAlgError, ArithmeticError):  # kernel values of very different size: keep what there is
             return found
         best = other if other.status is Status.OPTIMAL or other.objective < found.objective else found
         return best._replace(n_iter=found.n_iter + other.n_iter)
 
-    def _solve_in_turn(self, objective, setting, signs, weights, start, rng, options):
+    def _solve_in_turn(self, problem, setting, options, start):
         """Call one solver; one that stalls hands over to the next that can take it."""
-        problem = (objective, setting, signs, weights)
 
         def attempt(solver, best):
             begin = start if best is None else best
             if best is not None and solver != "augmented-lagrangian" and not best.gap < 1.0:
                 begin = None  # a solution that says nothing is no place to start from
-            return self._call(solver, *problem, begin, rng, options)
+            return self._call(solver, problem, setting, options, begin)
 
-        attempts = [functools.partial(attempt, solver) for solver in self._line_up(objective, setting)]
+        attempts = [functools.partial(attempt, solver) for solver in self._line_up(problem.objective, setting)]
         unfinished = [Status.STALLED]
         if self.max_iter is None:  # nobody asked for the limit
             unfinished.append(Status.ITERATION_LIMIT)
-        return hand_over(attempts, options["tol"], unfinished)
+        return hand_over(attempts, options.tol, unfinished)
 
     def _line_up(self, objective, setting):
         """Return the solvers to try in turn; the paper's own stay alone, and a Gram matrix without rows serves one."""
@@ -355,39 +360,29 @@ class LDMClassifier(MarginClassifier):
         others.append(refine)
         return [self.solver_, *(solver for solver in others if solver != self.solver_)]
 
-    def _call(self, solver, objective, setting, signs, weights, start, rng, options):
+    def _call(self, solver, problem, setting, options, start):
         """Call one solver."""
-        if solver in ("block", "dcd"):
-            descend = block_descent.solve_dcd if solver == "dcd" else block_descent.solve
-            found = descend(objective, setting.gram_of_rows(), signs, weights, start=start, rng=rng, **options)
-            return self._on_columns(objective, setting, signs, weights, found, options["tol"])
-        problem = (objective, setting.rows, signs, weights)
-        if solver == "asgd":
-            return stochastic.solve(*problem, rng=rng, **options | {"max_iter": self.max_iter})
         if solver == "separation":
-            return self._separate(*problem, options)
-        if solver == "augmented-lagrangian":
-            return augmented_lagrangian.solve(*problem, start=start, **options)
-        if solver == "interior-point":
-            return interior_point.solve(*problem, start=start, rng=rng, **options)
-        return coordinate_descent.solve(*problem, start=start, rng=rng, **options)
+            return self._separate(problem, options)
+        if solver not in _ON_GRAM:
+            return _ON_ROWS[solver].solve(problem, options, start)
+        found = _ON_GRAM[solver](problem._replace(rows=setting.gram_of_rows()), options, start)
+        return found if problem.rows is None else self._on_columns(problem, found, options.tol)
 
-    def _separate(self, objective, rows, signs, weights, options):
+    def _separate(self, problem, options):
         """Return some hard margin, or the proof that there is none: that is no question of the lambdas."""
-        plain = objective._replace(lambda1=0.0, lambda2=0.0)
-        found = augmented_lagrangian.solve(plain, rows, signs, weights, **options)
-        scores(rows, found.coef, z := np.empty(len(signs)))
-        now = certify(objective, rows, signs, weights, found.coef, signs * z, found.dual)
-        return conclude(now._replace(n_iter=found.n_iter), options["tol"], Status.STALLED)
+        plain = problem._replace(objective=problem.objective._replace(lambda1=0.0, lambda2=0.0))
+        found = augmented_lagrangian.solve(plain, options)
+        scores(problem.rows, found.coef, z := np.empty(len(problem.signs)))
+        now = certify(problem, found.coef, problem.signs * z, found.dual)
+        return conclude(now._replace(n_iter=found.n_iter), options.tol, Status.STALLED)
 
-    def _on_columns(self, objective, setting, signs, weights, found, tol):
+    def _on_columns(self, problem, found, tol):
         """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
-        rows = setting.rows
-        if rows is None:
-            return found
+        rows, signs = problem.rows, problem.signs
         w = add_rows(rows, np.arange(len(signs)), found.coef, np.zeros(n_columns(rows)))
         scores(rows, w, z := np.empty(len(signs)))
-        now = certify(objective, rows, signs, weights, w, signs * z, found.dual)._replace(n_iter=found.n_iter)
+        now = certify(problem, w, signs * z, found.dual)._replace(n_iter=found.n_iter)
         if found.status is Status.INFEASIBLE:  # for the rows to prove: they have twice the digits of their products
             return conclude(now, tol, Status.STALLED)
         lower = max(lower_bound(now), lower_bound(found))

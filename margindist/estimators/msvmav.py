@@ -16,8 +16,10 @@ from margindist.estimators._base import (
     fitting,
 )
 from margindist.kernels import cholesky_factor
+from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
 from margindist.solvers._rows import as_rows
+from margindist.solvers._solution import Options, Problem, Status
 
 
 class MSVMAvClassifier(MarginClassifier):
@@ -162,10 +164,8 @@ class MSVMAvClassifier(MarginClassifier):
             rows, metric = features.rows, features.metric
 
         def solve(k, signs, report):
-            return semivariance.solve(
-                rows, signs, data.weights, alpha=self.alpha, beta=self.beta, metric=metric, tol=self.tol,
-                max_iter=self.max_iter, report=report,
-            )  # fmt: skip
+            problem = Problem(SemiVariance(self.alpha, self.beta), rows, signs, data.weights)
+            return semivariance.solve(problem, Options(self.tol, self.max_iter, report=report), metric=metric)
 
         rounds = self._solve_each(solve, data.codes, X, y)
         if self.kernel == "linear":
@@ -178,20 +178,21 @@ class MSVMAvClassifier(MarginClassifier):
         self.n_iter_ = max(r.n_iter for r in rounds)
         if len(rounds) == 1:
             (only,) = rounds
-            self.objective_, self.objective_history_, self.status_ = only.objective, only.history, only.status
+            self.objective_, self.objective_history_ = only.objective, only.extra["history"]
+            self.status_ = str(only.status)
         else:
             self.objective_ = np.array([r.objective for r in rounds])
-            self.objective_history_ = [r.history for r in rounds]
-            self.status_ = [r.status for r in rounds]
+            self.objective_history_ = [r.extra["history"] for r in rounds]
+            self.status_ = [str(r.status) for r in rounds]
         return self
 
     def _warn_unless_converged(self, solutions):
         for rounds in solutions:
-            if rounds.status == "cycle":
+            if rounds.status is Status.CYCLE:
                 warnings.warn(
                     f"{type(self).__name__}: the rounds went into a cycle, found after {rounds.n_iter} of them, in "
-                    f"which the coefficients move by {rounds.step:.1e} a round; the last ones are kept. Raise beta or "
-                    f"alpha to shorten the steps.",
+                    f"which the coefficients move by {rounds.extra['step']:.1e} per round; the last ones are kept. "
+                    f"Raise beta or alpha to shorten the steps.",
                     ConvergenceWarning,
                     stacklevel=4,
                 )

@@ -21,7 +21,7 @@ from margindist.estimators._base import (
 from margindist.objectives import ODM
 from margindist.solvers import coordinate_descent, multiclass, newton
 from margindist.solvers._rows import as_rows, n_columns
-from margindist.solvers._solution import Status, gained
+from margindist.solvers._solution import Options, Problem, Status, gained
 from margindist.solvers.proximal_newton import is_favourable
 
 _FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
@@ -287,7 +287,9 @@ class ODMClassifier(MarginClassifier):
         rngs = self._rng().spawn(len(self.classes_))
 
         def solve(k, labels, report):
-            return self._solve(k, objective, rows, features, labels, data.weights, rngs[k], report, joint)
+            problem = Problem(objective, rows, labels, data.weights)
+            options = Options(self.tol, self.max_iter, rngs[k], report)
+            return self._solve(k, problem, options, features, joint)
 
         solutions = self._solve_each(solve, data.codes, X, y, joint=joint)
         self._store(data, kernel, features, solutions, joint)
@@ -299,41 +301,35 @@ class ODMClassifier(MarginClassifier):
         few = is_favourable(rows, len(self.classes_)) if joint else n_columns(rows) <= _FEW_COLUMNS
         return "newton" if few else "coordinate-descent"
 
-    def _solve(self, k, objective, rows, features, labels, weights, rng, report, joint):
+    def _solve(self, k, problem, options, features, joint):
         """Solve one problem: the rows' or, with features, the kernel's."""
-        size = n_columns(rows) if features is None else len(labels)
-        start = self._last_solution(k, (len(self.classes_), size) if joint else (size,), len(labels))
+        n_samples = len(problem.signs)
+        size = n_columns(problem.rows) if features is None else n_samples
+        start = self._last_solution(k, (len(self.classes_), size) if joint else (size,), n_samples)
         method = self._solve_joint if joint else self._solve_two_class
-        tol = self.tol if features is None else 0.5 * self.tol  # the proof for the kernel adds to the features' gap
-
-        def on_rows(rows, start):
-            return method(objective, rows, labels, weights, start, tol, rng, report)
-
         if features is None:
-            return on_rows(rows, start)
-        if joint:
-            return features.solve_joint(objective, labels, weights, self.tol, on_rows, start)
-        at_zero = objective.value(0.0, np.zeros(len(labels)), weights)
-        return features.solve(
-            objective, labels, weights, lambda value: self.tol * gained(value, at_zero), on_rows, start
-        )
+            return method(problem, options, start)
+        tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
 
-    def _solve_two_class(self, objective, rows, signs, weights, start, tol, rng, report):
-        options = {"tol": tol, "max_iter": self.max_iter, "report": report}
+        def on_features(rows, start):
+            return method(problem._replace(rows=rows), tighter, start)
+
+        if joint:
+            return features.solve_joint(problem, self.tol, on_features, start)
+        at_zero = problem.objective.value(0.0, np.zeros(n_samples), problem.weights)
+        return features.solve(problem, lambda value: self.tol * gained(value, at_zero), on_features, start)
+
+    def _solve_two_class(self, problem, options, start):
         if self.solver_ == "newton":
-            return newton.solve(objective, rows, signs, weights, start=None if start is None else start.coef, **options)
-        first = coordinate_descent.solve(objective, rows, signs, weights, start=start, rng=rng, **options)
+            return newton.solve(problem, options, start)
+        first = coordinate_descent.solve(problem, options, start)
         if first.status is not Status.STALLED:
             return first
-        second = newton.solve(objective, rows, signs, weights, start=first.coef, **options)
+        second = newton.solve(problem, options, first)
         return second._replace(n_iter=first.n_iter + second.n_iter)
 
-    def _solve_joint(self, objective, rows, codes, weights, last, tol, rng, report):
-        start, coef = (None, None) if last is None else (last.dual, last.coef)
-        return multiclass.solve(
-            objective, rows, codes, weights, outer=self.outer, method=self.solver, tol=tol, max_iter=self.max_iter,
-            start=start, coef=coef, rng=rng, report=report,
-        )  # fmt: skip
+    def _solve_joint(self, problem, options, start):
+        return multiclass.solve(problem, options, start, outer=self.outer, method=self.solver)
 
     def _last_solution(self, k, shape, n_samples):
         """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
@@ -351,6 +347,7 @@ class ODMClassifier(MarginClassifier):
         else:
             self._store_kernel(data, features.factor.row_coefficients(coefs), kernel)
         if joint:
-            self.objective_history_, self.stop_reason_ = solutions[0].history, solutions[0].status
+            self.objective_history_ = solutions[0].extra["history"]
+            self.stop_reason_ = str(solutions[0].status)
         if self.warm_start:
             self._warm = solutions

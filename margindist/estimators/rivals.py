@@ -19,8 +19,10 @@ from margindist.estimators._base import (
     fitting,
 )
 from margindist.kernels import cholesky_factor
+from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
 from margindist.solvers._rows import as_rows, n_columns
+from margindist.solvers._solution import Options, Problem
 
 _STEP = Requirement(lambda value: POSITIVE.test(value) and value <= 1, "a number in (0, 1]")
 
@@ -149,13 +151,9 @@ class MDOClassifier(MarginClassifier):
 
         def solve(k, signs, report):
             starts = [normalised_cost.mean_direction(rows, signs, data.weights), *random_starts]
-            ends = [
-                normalised_cost.solve(
-                    rows, signs, data.weights, start, alpha=self.alpha, beta=self.beta, tol=self.tol,
-                    max_iter=self.max_iter, report=report,
-                )
-                for start in starts
-            ]  # fmt: skip
+            problem = Problem(NormalisedCost(self.alpha, self.beta), rows, signs, data.weights)
+            options = Options(self.tol, self.max_iter, report=report)
+            ends = [normalised_cost.solve(problem, options, start) for start in starts]
             return min(ends, key=lambda end: end.objective)
 
         descents = self._solve_each(solve, data.codes, X, y)
@@ -163,7 +161,7 @@ class MDOClassifier(MarginClassifier):
         self.intercept_ *= rows.bias
         self.n_iter_ = max(1, max(descent.n_iter for descent in descents))
         self.objective_ = _one_or_array([descent.objective for descent in descents])
-        self.objective_history_ = _one_or_list([descent.history for descent in descents])
+        self.objective_history_ = _one_or_list([descent.extra["history"] for descent in descents])
         return self
 
     def _warn_unless_converged(self, solutions):
@@ -296,19 +294,18 @@ class KOMDClassifier(MarginClassifier):
         kernel = self._kernel(data)._replace(bias=0.0)
         few_columns = self.kernel == "linear" and data.X.shape[1] < data.X.shape[0]
         gram = None if few_columns else self._mercer_gram(data, kernel)
-        problem = as_rows(data.X) if few_columns else gram.values
+        where = as_rows(data.X) if few_columns else gram.values
 
         def solve(k, signs, report):
-            return simplex_qp.solve(
-                problem, signs, data.weights, self.lam, tol=self.tol, max_iter=self.max_iter, report=report
-            )
+            problem = Problem(HullDistance(self.lam), where, signs, data.weights)
+            return simplex_qp.solve(problem, Options(self.tol, self.max_iter, report=report))
 
         points = self._solve_each(solve, data.codes, X, y)
         if self.kernel == "linear":
             self.coef_ = np.vstack([data.X.T @ point.coef for point in points])
         else:
             self._store_kernel(data, [gram.row_coefficients(point.coef) for point in points], kernel)
-        self.intercept_ = np.array([point.intercept if self.fit_intercept else 0.0 for point in points])
+        self.intercept_ = np.array([point.extra["intercept"] if self.fit_intercept else 0.0 for point in points])
         self._store_convergence(points)
         return self
 
@@ -453,17 +450,16 @@ class FMMClassifier(MarginClassifier):
             rows = as_rows(cholesky_factor(gram, tol=1e-12).features)
 
         def solve(k, signs, report):
-            return margin_maximisation.solve(
-                rows, signs, data.weights, step=self.step, tol=self.tol, max_iter=self.max_iter, report=report
-            )
+            problem = Problem(None, rows, signs, data.weights)
+            return margin_maximisation.solve(problem, Options(self.tol, self.max_iter, report=report), step=self.step)
 
         found = self._solve_each(solve, data.codes, X, y)
         if self.kernel == "linear":
             self._store_linear([f.coef for f in found])
         else:
-            self._store_kernel(data, [gram.row_coefficients(f.sample_coef) for f in found], kernel)
+            self._store_kernel(data, [gram.row_coefficients(f.extra["sample_coef"]) for f in found], kernel)
         self.n_iter_ = max(f.n_iter for f in found)
-        self.margin_, self.margin_bound_ = (_one_or_array([getattr(f, a) for f in found]) for a in ("margin", "bound"))
+        self.margin_, self.margin_bound_ = (_one_or_array([f.extra[a] for f in found]) for a in ("margin", "bound"))
         return self
 
     def _warn_unless_converged(self, solutions):
@@ -474,7 +470,7 @@ class FMMClassifier(MarginClassifier):
                 "the training samples are not separated, and there is no margin to maximise; the last iterate is kept. "
                 "Use a kernel, or a method with a soft margin"
                 if found.status == "inseparable"
-                else f"the margin {found.margin:.3g} is proved to be within {found.gap:.1e} of the largest one, above "
+                else f"the margin {found.extra['margin']:.3g} is proved to be within {found.gap:.1e} of the largest, above "
                 f"tol={self.tol:g}. Raise max_iter or tol"
             )
             warnings.warn(

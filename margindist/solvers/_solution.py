@@ -1,8 +1,13 @@
-"""The one answer every solver gives, and the certificate that comes with it."""
+"""What every solver is asked and answers: ``solve(problem, options, start) -> Solution``, and the certificate.
 
-from collections.abc import Callable
+A solver file is named after its algorithm. It says in its docstring which objectives it takes, trusts its arrays,
+neither warns nor prints, and ends with :func:`conclude`. Where an algorithm has choices of its own, they are keywords
+behind the three common arguments.
+"""
+
+from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,21 +29,56 @@ class Status(StrEnum):
     STOPPED = "stopped"  # the caller's report asked for it
     STALLED = "stalled"  # no further progress, or the solver's own test was met and the certificate was not
     INFEASIBLE = "infeasible"  # proved: no hard margin exists
+    # Of methods that minimise what is not convex, or maximise a margin:
+    SETTLED = "settled"  # nothing moves any more
+    CYCLE = "cycle"  # what moves comes back
+    NO_LONGER_IMPROVES = "no longer improves"
+    NOTHING_CHANGED = "no upper side changed"
+    INSEPARABLE = "inseparable"  # not separated so far; no proof
+    OVERLAPPING = "overlapping hulls"
+
+
+class Problem(NamedTuple):
+    """What is minimised, and where the rows live."""
+
+    objective: Any  # of :mod:`margindist.objectives`
+    rows: Any  # DenseRows or SparseRows; for block descent a Gram provider
+    signs: np.ndarray  # labels -1 and +1; for joint problems of several classes their codes 0, 1, ...
+    weights: np.ndarray  # positive
+
+
+class Options(NamedTuple):
+    """How a problem is solved."""
+
+    tol: float = 1e-6  # certified relative gap to reach
+    max_iter: int | None = None  # iterations at most; None is the solver's own limit
+    rng: np.random.Generator | None = None  # for what a solver draws; None draws the same every time
+    report: Report | None = None
+
+    def limit(self, most):
+        """Return the limit of iterations, ``most`` if none was set."""
+        return most if self.max_iter is None else self.max_iter
+
+    def generator(self):
+        """Return the generator to draw from."""
+        return np.random.default_rng(0) if self.rng is None else self.rng
 
 
 class Solution(NamedTuple):
     """Where a solver ended, and how far from the optimum that can be at most.
 
     ``gap`` is relative to the objective's absolute value and is an upper bound on the distance to the
-    optimum: it comes from a feasible point of the dual problem, not from the last step's size.
+    optimum: it comes from a feasible point of the dual problem, not from the last step's size. Methods without a
+    certificate leave it nan.
     """
 
     coef: np.ndarray  # weights of the columns (linear) or of the training rows (kernel)
-    dual: np.ndarray  # multipliers of the margin constraints, one per row
+    dual: Any  # multipliers of the margin constraints, one per row; blocks of them for a joint problem
     objective: float
     gap: float
     n_iter: int = 0
     status: Status | None = None  # none until :func:`conclude` decides, unless infeasibility is proved
+    extra: Mapping[str, Any] = {}  # what only one method has, by name; its docstring says what
 
 
 def conclude(found, tol, ended):
@@ -57,12 +97,13 @@ def conclude(found, tol, ended):
     return found._replace(status=Status.STALLED if contradicted else ended)
 
 
-def certify(objective, rows, signs, weights, coef, margins, beta):
+def certify(problem, coef, margins, beta):
     """Return coefficients and multipliers with the objective's value and the gap between them.
 
     The gap is ``½‖w − w̃‖²`` plus the objective's complementarity (see :mod:`margindist.objectives`); one
     sweep over the rows makes ``w̃``. A hard margin is certified at the best feasible point on the ray through w.
     """
+    objective, rows, signs, weights = problem
     if objective.hard:
         if margins.min() <= 0.0:
             pull = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros_like(coef))

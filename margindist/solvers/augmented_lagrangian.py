@@ -21,6 +21,7 @@ from scipy.optimize import brentq
 from margindist.solvers._rows import add_rows, inner_products, n_columns, scores, some_scores, squares
 from margindist.solvers._solution import Status, better, certify, conclude
 
+_MOST_STEPS = 1000
 _GROW = 4.0  # the penalty grows by this factor after every update of the multipliers
 _PATIENCE = 100  # Newton steps and updates of the multipliers, together, without progress after which to end
 _CONDITION = 1e15  # a penalty times a squared row at most: beyond, rounding spoils the Newton steps
@@ -30,30 +31,24 @@ _SHORTEST = 1e-12  # step where rounding leaves no descent
 _MAX_INNER = 50  # Newton steps between two updates of the multipliers
 
 
-def solve(objective, rows, signs, weights, *, start=None, tol=1e-6, max_iter=200, report=None):
+def solve(problem, options, start=None):
     """Minimise from where another method left off.
 
     Parameters
     ----------
-    objective : LDM
-        What to minimise.
-    rows : DenseRows or SparseRows
-        Training rows.
-    signs, weights : ndarray of shape (n_rows,)
-        Labels -1 or +1, and positive sample weights.
+    problem : Problem
+        A hinge-type objective (:class:`~margindist.objectives.LDM`) on rows.
+    options : Options
+        One iteration is a Newton step.
     start : Solution, optional
         Coefficients and multipliers to start from.
-    tol : float
-        Relative duality gap to reach.
-    max_iter : int
-        Newton steps at most.
-    report : callable, optional
-        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
     Solution
     """
+    objective, rows, signs, weights = problem
+    tol, max_iter = options.tol, options.limit(_MOST_STEPS)
     model = _Model(objective, rows, signs, weights)
     w, beta = np.zeros(n_columns(rows)), np.zeros(len(signs))
     if start is not None:
@@ -66,7 +61,7 @@ def solve(objective, rows, signs, weights, *, start=None, tol=1e-6, max_iter=200
         steps_before = n_iter
         for _ in range(_MAX_INNER):
             multipliers, gradient = model.slopes(w, z, beta, sigma)
-            now = certify(objective, rows, signs, weights, w, z, multipliers)
+            now = certify(problem, w, z, multipliers)
             best = better(best, now)
             scale = abs(now.objective) if np.isfinite(now.objective) else 0.5 * (w @ w)  # infinite: no hard margin yet
             spare = max(objective.complementarity(multipliers, z, weights), tol * scale)
@@ -81,7 +76,7 @@ def solve(objective, rows, signs, weights, *, start=None, tol=1e-6, max_iter=200
                 break
         beta, sigma = multipliers, min(sigma * _GROW, model.largest_penalty)
         since = 0 if best.gap < 0.9 * before else since + 1 + n_iter - steps_before
-        if report is not None and report(n_iter, best.coef, best.objective, best.gap):
+        if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED
         elif now.status is Status.INFEASIBLE:
             best, ended = now, Status.INFEASIBLE

@@ -43,8 +43,10 @@ from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
 from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Status, better, conclude, inseparable, relative
+from margindist.solvers._solution import Options, Problem, Status, better, conclude, inseparable, relative
 
+_MOST_BLOCKS = 1000
+_GUESS_ITERATIONS = 200  # of an interior point on features
 _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
 _DEPENDENT = 1e-11  # eigenvalues below this share of the largest are rounding
@@ -61,7 +63,9 @@ _LONGEST = 1e7  # a hard margin needs weights at least this long: half the digit
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
 
-class _Problem(NamedTuple):
+class _Dual(NamedTuple):
+    """A problem with the bounds of its multipliers."""
+
     objective: tuple
     gram: object
     signs: np.ndarray
@@ -79,40 +83,29 @@ class _Curvature(NamedTuple):
     mean_image: np.ndarray  # G Yp
 
 
-def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=None, rng=None, report=None):
+def solve(problem, options, start=None):
     """Minimise a hinge-type objective over combinations of kernel functions.
 
     Parameters
     ----------
-    objective : LDM
-        What to minimise.
-    gram : FullGram or CachedGram
-        Kernel values between the training rows.
-    signs : ndarray of shape (n,)
-        Labels, -1 or +1.
-    weights : ndarray of shape (n,)
-        Sample weights, positive.
-    tol : float
-        Relative duality gap to reach.
-    max_iter : int
-        Most blocks to solve.
-    start : Solution
+    problem : Problem
+        A hinge-type objective (:class:`~margindist.objectives.LDM`) on a Gram matrix, whole or by columns.
+    options : Options
+        One iteration is a block; the generator draws the columns that stand for all.
+    start : Solution, optional
         Its multipliers are where to start, unless the Gram matrix has so low a rank that a better point is at hand.
-    rng : numpy.random.Generator
-        Draws the columns that stand for all.
-    report : callable
-        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
     Solution
         ``coef`` has one coefficient a row; status "infeasible" says that a hard margin does not exist.
     """
-    rng = np.random.default_rng(0) if rng is None else rng
-    factor = partial_cholesky(gram, _RANK, rng)
+    objective, gram, signs, weights = problem
+    tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)
+    factor = partial_cholesky(gram, _RANK, options.generator())
     exact = factor.remainder <= _NOTHING * gram.diagonal.sum()
     gram = gram if exact else gram.whole()
-    problem = _Problem(objective, gram, signs, weights, objective.upper(weights))
+    problem = _Dual(objective, gram, signs, weights, objective.upper(weights))
     curvature = _curvature(problem, factor.features, exact)
     if start is None or exact:
         beta = _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
@@ -122,7 +115,7 @@ def solve(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
     n_iter, best, goal, fallback = 0, None, 0.5 * tol, _factor_affordable(gram)
     for _ in range(_ATTEMPTS):
         before = n_iter
-        n_iter, ended = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report)
+        n_iter, ended = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, options.report)
         if ended is Status.STALLED and fallback:
             beta, z = _interior_point(problem, tol)
             fallback, ended = False, None
@@ -245,7 +238,8 @@ def _guess(problem, features, tol):
     """Return multipliers from the problem on the features alone; zeros if those say nothing about a hard margin."""
     if features.shape[1] == 0 or (tol == _ROUGH and problem.objective.hard):
         return np.zeros(problem.gram.n)
-    solution = interior_point.solve(problem.objective, as_rows(features), problem.signs, problem.weights, tol=tol)
+    on_features = Problem(problem.objective, as_rows(features), problem.signs, problem.weights)
+    solution = interior_point.solve(on_features, Options(tol, _GUESS_ITERATIONS))
     return np.clip(solution.dual, 0.0, problem.upper)
 
 
@@ -256,7 +250,8 @@ def _factor_affordable(gram):
 def _interior_point(problem, tol):
     """Return multipliers and margins by way of a complete Cholesky factor."""
     rows = as_rows(cholesky_factor(problem.gram).features)
-    solution = interior_point.solve(problem.objective, rows, problem.signs, problem.weights, tol=0.3 * tol)
+    on_features = Problem(problem.objective, rows, problem.signs, problem.weights)
+    solution = interior_point.solve(on_features, Options(0.3 * tol, _GUESS_ITERATIONS))
     return np.clip(solution.dual, 0.0, problem.upper), problem.signs * (rows.X @ solution.coef)
 
 
@@ -404,11 +399,13 @@ def _step_through(H, curvature, slope, beta, upper, goal, max_steps):
 # ---------------------------------------------------------------------- Algorithm 1
 
 
-def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start=None, rng=None, report=None):
+def solve_dcd(problem, options, start=None):
     """Minimise by Algorithm 1 of Zhang and Zhou (2014): coordinate descent through all rows in order, H explicit.
 
-    Takes the same arguments as :func:`solve` and four Gram matrices of memory. ``rng`` is not used: the order is fixed.
+    Takes the same arguments as :func:`solve` and four Gram matrices of memory. Nothing is drawn: the order is fixed.
     """
+    objective, gram, signs, weights = problem
+    tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)
     upper = objective.upper(weights)
     H = explicit_hessian(objective, gram, signs, weights)
     H *= signs[:, None]
@@ -426,15 +423,15 @@ def solve_dcd(objective, gram, signs, weights, *, tol=1e-3, max_iter=1000, start
         z = H @ (objective.pull * share + beta)
         now, _ = certify_multipliers(objective, gram, signs, weights, beta, z)
         best = better(best, now)
-        if report is not None and report(n_iter, best.coef, best.objective, best.gap):
+        if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED
-        elif np.isinf(best.objective) and _inseparable(_Problem(objective, gram, signs, weights, upper), beta):
+        elif np.isinf(best.objective) and _inseparable(_Dual(objective, gram, signs, weights, upper), beta):
             ended = Status.INFEASIBLE
         if ended or best.gap <= tol:
             break
     if ended is None and np.isinf(best.objective):
         # Multipliers that grow by a step per pass would take too long to prove that there is no hard margin.
-        other = solve(objective, gram, signs, weights)
+        other = solve(problem, Options(tol=1e-3))
         if other.status is Status.INFEASIBLE:
             return other._replace(n_iter=n_iter)
     return conclude(best._replace(n_iter=n_iter), tol, ended or Status.ITERATION_LIMIT)

@@ -21,42 +21,35 @@ from margindist.objectives import coordinate_step
 from margindist.solvers._rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
 from margindist.solvers._solution import Status, better, certify, conclude
 
+_MOST_PASSES = 1000
 _FIRST_LOOK = 6  # passes before the first look at the gap; then every half as many again as done so far
 _PATIENCE = 60  # passes before giving up is considered
 
 
-def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=None, rng=None, report=None):
+def solve(problem, options, start=None):
     """Minimise; cost a pass is what the stored values of the rows cost.
 
     Parameters
     ----------
-    objective : LDM, or any that :func:`~margindist.objectives.coordinate_step` knows
-        What to minimise.
-    rows : DenseRows or SparseRows
-        Training rows.
-    signs, weights : ndarray of shape (n_rows,)
-        Labels -1 or +1, and positive sample weights.
-    tol : float
-        Relative duality gap to reach.
-    max_iter : int
-        Passes at most.
+    problem : Problem
+        Any objective that :func:`~margindist.objectives.coordinate_step` knows, on rows.
+    options : Options
+        One iteration is a pass; the generator draws the order of the rows. Reports come with every look at the gap.
     start : Solution, optional
         Whose multipliers to start from.
-    rng : numpy.random.Generator, optional
-        Draws the order of the rows.
-    report : callable, optional
-        See :mod:`margindist.solvers._solution`; called at every look at the gap.
 
     Returns
     -------
     Solution
     """
+    objective, rows, signs, weights = problem
+    tol, max_iter = options.tol, options.limit(_MOST_PASSES)
     m, d = n_rows(rows), n_columns(rows)
-    rng = np.random.default_rng(0) if rng is None else rng
+    rng = options.generator()
     everything, total = np.arange(m), weights.sum()
     squares(rows, lengths := np.empty(m))
     if objective.hard and not lengths.all():  # a row of zeros has margin 0 whatever the weights: its multiplier says so
-        return certify(objective, rows, signs, weights, np.zeros(d), np.zeros(m), (lengths == 0.0).astype(float))
+        return certify(problem, np.zeros(d), np.zeros(m), (lengths == 0.0).astype(float))
     mean_row = add_rows(rows, everything, signs * weights / total, np.zeros(d))
     upper = objective.upper(weights)
     beta = np.zeros(m) if start is None else np.minimum(start.dual, upper)
@@ -77,12 +70,12 @@ def solve(objective, rows, signs, weights, *, tol=1e-3, max_iter=1000, start=Non
             continue
         scores(rows, w, z := np.empty(m))
         z *= signs
-        now = certify(objective, rows, signs, weights, w.copy(), z, beta.copy())
+        now = certify(problem, w.copy(), z, beta.copy())
         if now.status is Status.INFEASIBLE:
             return now._replace(n_iter=n_iter)
         previous = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
         best = better(best, now)._replace(n_iter=n_iter)
-        if report is not None and report(n_iter, best.coef, best.objective, best.gap):
+        if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             return conclude(best, tol, Status.STOPPED)
         if best.gap <= tol:
             break

@@ -30,6 +30,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from margindist.solvers._rows import add_rows, gram, n_columns, n_rows, row_dot, scores, some_scores
 from margindist.solvers._solution import Status, certify, conclude
 
+_MOST_ITERATIONS = 1000
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _LOOK = 3  # iterations between two looks at the rows outside the working set
 _SMALL = 1000  # rows from which on making the working set smaller pays
@@ -61,43 +62,34 @@ class _Set(NamedTuple):
     upper: np.ndarray  # C times the weights
 
 
-def solve(objective, rows, signs, weights, *, tol=1e-6, max_iter=200, start=None, rng=None, report=None):
+def solve(problem, options, start=None):
     """Minimise a hinge-type objective; cost an iteration is one Gram product of the columns.
 
     Parameters
     ----------
-    objective : LDM
-        What to minimise.
-    rows : DenseRows or SparseRows
-        Training rows.
-    signs, weights : ndarray of shape (n_rows,)
-        Labels -1 or +1, and positive sample weights.
-    tol : float
-        Relative duality gap to reach.
-    max_iter : int
-        Newton systems at most.
+    problem : Problem
+        A hinge-type objective (:class:`~margindist.objectives.LDM`) on rows.
+    options : Options
+        One iteration is one Newton system; the generator draws the rows of a first guess.
     start : Solution, optional
         Whose coefficients to start from.
-    rng : numpy.random.Generator, optional
-        Draws the rows of the first guess.
-    report : callable, optional
-        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
     Solution
     """
+    objective, rows, signs, weights = problem
     everything = np.arange(n_rows(rows))
     Q, q = quadratic_part(objective, rows, everything, signs, weights)
-    problem = _Set(rows, everything, signs, weights, objective.upper(weights))
+    whole = _Set(rows, everything, signs, weights, objective.upper(weights))
     guess = None if start is None else start.coef
     if guess is None and len(signs) > _SAMPLE_ABOVE and not objective.hard:
-        guess = _guess_from_sample(problem, Q, q, np.random.default_rng(0) if rng is None else rng)
-    w, beta, n_iter, ended = _minimise(problem, Q, q, guess, tol, max_iter, report)
+        guess = _guess_from_sample(whole, Q, q, options.generator())
+    limit = options.limit(_MOST_ITERATIONS)
+    w, beta, n_iter, ended = _minimise(whole, Q, q, guess, options.tol, limit, options.report)
     scores(rows, w, z := np.empty(len(signs)))
     z *= signs
-    solution = certify(objective, rows, signs, weights, w, z, beta)._replace(n_iter=n_iter)
-    return conclude(solution, tol, ended)
+    return conclude(certify(problem, w, z, beta)._replace(n_iter=n_iter), options.tol, ended)
 
 
 def quadratic_part(objective, rows, everything, signs, weights):

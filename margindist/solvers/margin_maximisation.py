@@ -22,22 +22,10 @@ import numpy as np
 from numba import njit
 
 from margindist.solvers._rows import add_rows, n_columns, scores, squares
-from margindist.solvers._solution import Status, conclude
+from margindist.solvers._solution import Solution, Status, conclude
 
+_MOST_STEPS = 10_000
 _BETWEEN_REPORTS = 50
-
-
-class LargestMargin(NamedTuple):
-    """Where the iteration ended; ``coef`` and ``sample_coef`` have length one in feature space unless they are zero."""
-
-    coef: np.ndarray
-    sample_coef: np.ndarray  # coefficients of the rows (signs multiplied in) that make ``coef``
-    margin: float  # least geometric margin on the training rows
-    bound: float  # no hyperplane through the origin has a larger one
-    objective: float  # the margin with a minus
-    gap: float  # (bound - margin) / bound
-    n_iter: int
-    status: Status | str | None = None  # of :func:`conclude`, or "inseparable"
 
 
 class _State(NamedTuple):
@@ -53,31 +41,30 @@ class _State(NamedTuple):
     best: np.ndarray  # margin of best_w and bound, both for rows of length at most one
 
 
-def solve(rows, signs, weights, *, step=1.0, tol=1e-3, max_iter=10_000, report=None):
+def solve(problem, options, start=None, *, step=1.0):
     """Maximise the least margin.
 
     Parameters
     ----------
-    rows : DenseRows or SparseRows
-        Training rows.
-    signs : ndarray of shape (n_rows,)
-        -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
+    problem : Problem
+        On rows; there is no objective to set, for the least margin is what is maximised.
+    options : Options
+        ``tol`` is the relative distance to the largest margin to reach.
+    start : Solution, optional
+        Not used: the certificate needs all steps from zero on.
     step : float in (0, 1]
         The θ above.
-    tol : float
-        Relative distance to the largest margin to reach.
-    max_iter : int
-        Most iterations.
-    report : callable
-        Called once an iteration; see :mod:`margindist.solvers._solution`.
 
     Returns
     -------
-    LargestMargin
-        The iterate of largest margin if the rows were separated, else the last one.
+    Solution
+        The iterate of largest margin if the rows were separated, else the last one; of length one in feature space
+        unless it is zero. The objective is the margin with a minus. ``extra`` has the least geometric margin on the
+        training rows, "margin"; a "bound" that no hyperplane through the origin exceeds; and the coefficients of the
+        rows (signs multiplied in) that make ``coef``, "sample_coef".
     """
+    _, rows, signs, weights = problem
+    tol, max_iter, report = options.tol, options.limit(_MOST_STEPS), options.report
     squares(rows, lengths := np.empty(len(signs)))
     radius = np.sqrt(lengths.max()) or 1.0
     m, d = len(signs), n_columns(rows)
@@ -100,9 +87,10 @@ def solve(rows, signs, weights, *, step=1.0, tol=1e-3, max_iter=10_000, report=N
     length = np.linalg.norm(w) or 1.0
     a = signs * a / radius
     gap = 1.0 - margin / bound if bound > 0.0 else np.inf
-    found = LargestMargin(w / length, a / length, margin * radius, bound * radius, -margin * radius, gap, t)
+    extra = {"margin": margin * radius, "bound": bound * radius, "sample_coef": a / length}
+    found = Solution(w / length, None, -margin * radius, gap, t, extra=extra)
     if margin <= 0.0 and ended is not Status.STOPPED:
-        return found._replace(status="inseparable")
+        return found._replace(status=Status.INSEPARABLE)
     return conclude(found, tol, ended)
 
 

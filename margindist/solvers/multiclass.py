@@ -62,28 +62,16 @@ from margindist.solvers._class_blocks import (
     store,
 )
 from margindist.solvers._rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
-from margindist.solvers._solution import gained
+from margindist.solvers._solution import Solution, Status, gained
 from margindist.solvers.proximal_newton import ProximalNewton, is_favourable, is_possible
 
+_MOST_ITERATIONS = 1000
 _ROOM = 4  # classes a block has room for at first
 _ROUGH = 0.05  # gap of the first round: its upper side is not the one that counts
 _FIRST_STEPS = 20  # Newton steps of the first round at most, unless it may be the one that is kept
 _CYCLE = 8  # passes over the rows that still move between two looks at the gap
 _QUIET = 0.1  # rows that move less than this share of the largest move rest until then
 _PATIENCE = 30  # passes of coordinate descent in a round before Newton steps may take over
-
-
-class Rounds(NamedTuple):
-    """Where the rounds ended; ``gap`` certifies the best round's convex problem, not the whole."""
-
-    coef: np.ndarray  # (n_classes, n_columns)
-    dual: Blocks
-    objective: float  # the true one
-    gap: float
-    n_iter: int
-    status: str  # "settled", "no longer improves", "no upper side changed", "iteration limit" or "stopped"
-    history: np.ndarray  # true objective after each round
-    opening: "Opening | None" = None  # after the first round, unless that began from given ones
 
 
 class Opening(NamedTuple):
@@ -95,54 +83,44 @@ class Opening(NamedTuple):
     newton: bool  # by Newton steps: the weights are not what the blocks combine to
 
 
-def solve(
-    objective, rows, codes, weights, *, outer="concave", method="auto", tol=1e-3, max_iter=1000, start=None, coef=None,
-    opening=None, rng=None, report=None,
-):  # fmt: skip
+def solve(problem, options, start=None, *, outer="concave", method="auto", opening=None):
     """Run rounds until the true objective has settled; keep the best one.
 
     Parameters
     ----------
-    objective : ODM
-        What to minimise.
-    rows : DenseRows or SparseRows
-        Training rows.
-    codes : ndarray of shape (n_rows,)
-        Classes 0 .. k - 1, each with at least one row.
-    weights : ndarray of shape (n_rows,)
-        Positive.
+    problem : Problem
+        :class:`~margindist.objectives.ODM` on rows, with the codes 0 .. k - 1 of classes that each have a row.
+    options : Options
+        One iteration is a pass over the rows or a Newton step. The gap to reach in a round, and the decrease between
+        rounds to stop at, are relative to the objective and, where weights of zero are nearly as good, to what is
+        gained over those. The generator draws the order of the rows. Reports come once per round.
+    start : Solution, optional
+        Of a similar problem with as many rows and classes; Newton steps start from its coefficients, if there are any.
     outer : {"concave", "frozen"}
         The upper side of a round.
     method : {"auto", "newton", "coordinate-descent"}
         The way through a round.
-    tol : float
-        Relative duality gap to reach in a round, and relative decrease between rounds to stop at; where weights of
-        zero are nearly as good, relative to what is gained over those.
-    max_iter : int
-        Passes over the rows or Newton steps in all.
-    start : Blocks
-        Of a former solution for as many rows and classes.
-    coef : ndarray of shape (n_classes, n_columns)
-        Of the same; without it Newton steps start from the weights that the blocks combine to.
     opening : Opening
         After the first round of a solution that differs in mu only: without an upper side that round is the same.
-    rng : numpy.random.Generator
-        For the order of the rows.
-    report : callable
-        See :mod:`margindist.solvers._solution`; called once a round.
 
     Returns
     -------
-    Rounds
+    Solution
+        With one row of ``coef`` per class, the true objective, and a gap that certifies the best round's convex
+        problem, not the whole. ``extra`` has the true objective after each round, "history", and the "opening":
+        where the first round ended, unless that began from given ones.
     """
+    objective, rows, codes, weights = problem
+    tol, max_iter, report = options.tol, options.limit(_MOST_ITERATIONS), options.report
+    coef, start = (None, None) if start is None else (start.coef, start.dual)
     m, k = n_rows(rows), int(codes.max()) + 1
     squares(rows, lengths := np.empty(m))
     losses = Losses(codes, objective.prices(weights), lengths, objective.mu, objective.theta, k, weights.sum())
     concave = outer == "concave"
-    ways = _Ways(rows, losses, method, np.random.default_rng(0) if rng is None else rng)
+    ways = _Ways(rows, losses, method, options.generator())
     W = np.zeros((n_columns(rows), -(-k // 4) * 4))
     blocks, upper = _begin(rows, losses, start, coef if ways.newton else None, W, concave)
-    best, history, status, inner = None, [], "iteration limit", max(tol, _ROUGH)
+    best, history, status, inner = None, [], Status.ITERATION_LIMIT, max(tol, _ROUGH)
     while True:
         bound = history[-1] if history and concave else np.inf
         if opening is not None and start is None and not history:
@@ -155,13 +133,13 @@ def solve(
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             lower = (1.0 - gap) * value  # no weights give this round less, and the last ones give it ``bound``
             best = best._replace(gap=min(best.gap, (bound - lower) / bound))
-            status = status if ways.n_iter >= max_iter else "settled"
+            status = status if ways.n_iter >= max_iter else Status.SETTLED
             break
         history.append(true)
         if best is None or true <= best.objective:
-            best = Rounds(W[:, :k].T.copy(), blocks, true, gap, 0, "", np.array(history), opening)
+            best = Solution(W[:, :k].T.copy(), blocks, true, gap)
         if report is not None and report(len(history), W[:, :k].T, true, gap):
-            status = "stopped"
+            status = Status.STOPPED
             break
         enough = tol * gained(value, at_zero(losses, blocks))
         exact = gap <= enough
@@ -169,17 +147,18 @@ def solve(
             break
         decrease = (history[-2] - true) / true if len(history) > 1 else np.inf
         if exact and decrease <= enough:
-            status = "settled" if decrease >= 0.0 else "no longer improves"
+            status = Status.SETTLED if decrease >= 0.0 else Status.NO_LONGER_IMPROVES
             break
         if np.isfinite(decrease):
             inner = max(tol, min(inner, 0.1 * decrease))
         upper, changed = _upper_side(rows, losses, blocks, W, concave)
         if changed == 0:
             if exact:
-                status = "no upper side changed"
+                status = Status.NOTHING_CHANGED
                 break
             inner = tol
-    return best._replace(n_iter=ways.n_iter, status=status, history=np.array(history))
+    extra = {"history": np.array(history), "opening": opening}
+    return best._replace(n_iter=ways.n_iter, status=status, extra=extra)
 
 
 def _begin(rows, losses, start, coef, W, concave):

@@ -37,6 +37,7 @@ from margindist.solvers._rows import (
 )
 from margindist.solvers._solution import Solution, Status, conclude, gained
 
+_MOST_STEPS = 1000
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
 _STEP_ERROR = 1e-3  # of a step's length: what it leaves of the slope is small beside what the step takes away
@@ -45,44 +46,35 @@ _PATIENCE = 3  # steps without a decrease after which rounding is all that is le
 _BLAS = 40.0  # how much faster an operation is inside a dense factorisation than on a stored value
 
 
-def solve(
-    objective, rows, signs, weights, *, tol=1e-6, max_iter=200, method="auto", directions=None, start=None, report=None
-):
+def solve(problem, options, start=None, *, method="auto", directions=None):
     """Minimise a piecewise quadratic objective.
 
     Parameters
     ----------
-    objective : ODM, or any that :func:`~margindist.objectives.row_slope` knows
-        What to minimise.
-    rows : DenseRows or SparseRows
-        Training rows.
-    signs : ndarray of shape (n_rows,)
-        -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
-    tol : float
-        Duality gap to reach, relative to the objective and to what is gained over weights of zero.
-    max_iter : int
-        Newton steps.
+    problem : Problem
+        Any objective that :func:`~margindist.objectives.row_slope` knows, on rows.
+    options : Options
+        One iteration is a Newton step. The gap to reach is relative to the objective and to what is gained over weights
+        of zero.
+    start : Solution, optional
+        Whose coefficients to start from.
     method : {"auto", "factor", "row-factor", "cg"}
         How the Newton systems are solved.
     directions : callable
         What :func:`newton_directions` made of these rows for another problem: it keeps what serves this one too.
-    start : ndarray of shape (n_columns,)
-        Coefficients to start from.
-    report : callable
-        See :mod:`margindist.solvers._solution`.
 
     Returns
     -------
     Solution
         Its ``dual`` is the negative slope of the loss at each margin.
     """
+    objective, rows, signs, weights = problem
+    tol, max_iter, report = options.tol, options.limit(_MOST_STEPS), options.report
     direction = newton_directions(rows, method) if directions is None else directions
     everything = np.arange(n_rows(rows))
     w, z = np.zeros(n_columns(rows)), np.zeros(len(signs))
     if start is not None:
-        w += start
+        w += start.coef
         scores(rows, w, z)
         z *= signs
     at_zero, ended = objective.value(0.0, np.zeros(len(signs)), weights), Status.ITERATION_LIMIT

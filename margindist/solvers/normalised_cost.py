@@ -14,27 +14,16 @@ until the cost falls by Armijo's condition (one that finds no such step tries th
 accepted steps never increases, so the end is never worse than the start.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
 from margindist.solvers._rows import add_rows, n_columns, n_rows, row_dot, squares
+from margindist.solvers._solution import Solution, Status
 
+_MOST_STEPS = 1000
 _MEMORY = 10  # pairs the curvature estimate rests on
 _SUFFICIENT = 1e-4  # fraction of the promised decrease that a step must keep
 _HALVINGS = 40
-
-
-class Descent(NamedTuple):
-    """Where the descent ended."""
-
-    coef: np.ndarray  # of length one
-    history: np.ndarray  # cost of the start and after every accepted step
-    objective: float
-    gap: float  # always nan: the problem is not convex
-    n_iter: int
-    status: str  # "settled", "iteration limit" or "stopped"
 
 
 class _Cost:
@@ -83,55 +72,48 @@ def mean_direction(rows, signs, weights):
     return add_rows(rows, cost.every, weights * cost.scale, np.zeros(n_columns(rows)))
 
 
-def solve(rows, signs, weights, start, *, alpha, beta, tol=1e-6, max_iter=1000, report=None):
+def solve(problem, options, start):
     """Descend from one start.
 
     Parameters
     ----------
-    rows : DenseRows or SparseRows
-        Training rows.
-    signs : ndarray of shape (n_rows,)
-        -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
+    problem : Problem
+        :class:`~margindist.objectives.NormalisedCost` on rows.
+    options : Options
+        One iteration is an accepted step; ``tol`` is the relative decrease of the cost that counts as none.
     start : ndarray of shape (n_columns,)
-        Any point but zero; its direction counts.
-    alpha, beta : float
-        Positive.
-    tol : float
-        Relative decrease of the cost that counts as none.
-    max_iter : int
-        Accepted steps.
-    report : callable
-        Called once an iteration; see :mod:`margindist.solvers._solution`.
+        Any point but zero; its direction counts. The problem is not convex, so a start is asked for.
 
     Returns
     -------
-    Descent
+    Solution
+        Coefficients of length one; ``extra`` has the cost of the start and after every accepted step, "history".
     """
+    (alpha, beta), rows, signs, weights = problem
+    tol, report = options.tol, options.report
     cost = _Cost(rows, signs, weights, alpha, beta)
     w = _on_sphere(start)
-    history, pairs, status = [cost.value(w)], [], "iteration limit"
+    history, pairs, status = [cost.value(w)], [], Status.ITERATION_LIMIT
     gradient = cost.gradient(w)
-    for _ in range(max_iter):
+    for _ in range(options.limit(_MOST_STEPS)):
         moved = _search(cost, w, history[-1], gradient, pairs)
         if moved is None and pairs:
             pairs = []
             moved = _search(cost, w, history[-1], gradient, pairs)
         if moved is None:
-            status = "settled"
+            status = Status.SETTLED
             break
         last, w, last_gradient = w, moved[0], gradient
         history.append(moved[1])
         gradient = cost.gradient(w)
         _remember(pairs, w - last, gradient - last_gradient)
         if report is not None and report(len(history) - 1, w, history[-1], np.nan):
-            status = "stopped"
+            status = Status.STOPPED
             break
         if history[-2] - history[-1] <= tol * history[-2]:
-            status = "settled"
+            status = Status.SETTLED
             break
-    return Descent(w, np.array(history), history[-1], np.nan, len(history) - 1, status)
+    return Solution(w, None, history[-1], np.nan, len(history) - 1, status, {"history": np.array(history)})
 
 
 def _on_sphere(w):

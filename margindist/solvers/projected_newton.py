@@ -31,10 +31,11 @@ from scipy.linalg import eigh
 
 from margindist.solvers import interior_point
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Solution, Status, conclude
+from margindist.solvers._solution import Options, Problem, Solution, Status, conclude
 
 __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
 
+_POINT_ITERATIONS = 200  # of an interior point
 _RIDGE = 1e-11  # relative, so that equal rows on a face can be factorised
 _DEPENDENT = 1e-14  # eigenvalues below this share of the largest are rounding
 _SWEEPS = 4  # sweeps over the violators after a Newton step that left the box
@@ -202,7 +203,8 @@ def _leap(objective, problem):
 
 def _interior_point(objective, problem, tol):
     rows = as_rows(problem.spectrum.features)
-    return interior_point.solve(objective, rows, problem.signs, problem.weights, tol=tol)
+    on_features = Problem(objective, rows, problem.signs, problem.weights)
+    return interior_point.solve(on_features, Options(tol, _POINT_ITERATIONS))
 
 
 @njit(cache=True, nogil=True)

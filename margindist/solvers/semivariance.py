@@ -34,25 +34,15 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from margindist.solvers._rows import DenseRows, add_gram, add_rows, n_columns, n_rows, n_stored, row_add, row_dot
+from margindist.solvers._solution import Solution, Status
 
+_MOST_ROUNDS = 100
 _ALWAYS_GRAM, _NEVER_GRAM = 200, 4000  # columns up to which, and beyond which, the choice does not look at the rows
 _STEPS_A_FACTOR = (
     2000  # d³ operations of a factor that cost as much as one operation of the conjugate gradients of a round
 )
 _RESIDUAL = 1e-12  # relative residual at which conjugate gradients stop
 _CONJUGATE_STEPS = 2000
-
-
-class Rounds(NamedTuple):
-    """Where the rounds ended."""
-
-    coef: np.ndarray  # of length one
-    history: np.ndarray  # SV/θ² of the start and after every round
-    objective: float  # the last of them
-    step: float  # length of the last change of w
-    gap: float  # always nan: the problem is not convex
-    n_iter: int
-    status: str  # "settled", "iteration limit", "cycle" or "stopped"
 
 
 class KernelFeatures(NamedTuple):
@@ -80,35 +70,31 @@ def kernel_features(factor, weights):
     return KernelFeatures(DenseRows(features, 0.0), spectrum[kept], weights)
 
 
-def solve(rows, signs, weights, *, alpha, beta, metric=1.0, tol=1e-6, max_iter=100, system="auto", report=None):
+def solve(problem, options, start=None, *, metric=1.0, system="auto"):
     """Run the rounds until active set and coefficients settle.
 
     Parameters
     ----------
-    rows : DenseRows or SparseRows
-        Training rows.
-    signs : ndarray of shape (n_rows,)
-        -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
-    alpha, beta : float
-        Positive; the larger, the shorter the steps for the mean and for the semi-variance.
+    problem : Problem
+        :class:`~margindist.objectives.SemiVariance` on rows.
+    options : Options
+        One iteration is a round; ``tol`` is the change of the coefficients (of length one) that counts as none.
+    start : Solution, optional
+        Not used: the rounds begin where the mean margin is largest.
     metric : float or ndarray of shape (n_columns,)
         Diagonal of N.
-    tol : float
-        Change of the coefficients (of length one) that counts as none.
-    max_iter : int
-        Rounds.
     system : {"auto", "gram", "rows"}
         How the linear system is solved: with a Gram matrix of the columns or by conjugate gradients on
         the rows.
-    report : callable
-        Called once an iteration; see :mod:`margindist.solvers._solution`.
 
     Returns
     -------
-    Rounds
+    Solution
+        Coefficients of length one and SV/θ²; ``extra`` has that of the start and after every round, "history", and the
+        length of the last change of w, "step". There is no certificate: the problem is not convex.
     """
+    (alpha, beta), rows, signs, weights = problem
+    tol, report = options.tol, options.report
     total = weights.sum()
     pull = add_rows(rows, np.arange(n_rows(rows)), weights * signs, np.zeros(n_columns(rows)))
     push, prox = pull / (2.0 * alpha * total), total * beta * metric * np.ones(len(pull))
@@ -116,8 +102,8 @@ def solve(rows, signs, weights, *, alpha, beta, metric=1.0, tol=1e-6, max_iter=1
     w = _normalise(pull)
     w, z, theta = _upright(rows, signs, weights, w)
     history = [_ratio(z, theta, weights)]
-    anchor, anchor_round, status = w, 0, "iteration limit"
-    for k in range(1, max_iter + 1):
+    anchor, anchor_round, status = w, 0, Status.ITERATION_LIMIT
+    for k in range(1, options.limit(_MOST_ROUNDS) + 1):
         active = z < theta
         active_system.activate(active)
         last, w = w, _normalise(active_system.solve(w, theta) + push)
@@ -125,17 +111,18 @@ def solve(rows, signs, weights, *, alpha, beta, metric=1.0, tol=1e-6, max_iter=1
         history.append(_ratio(z, theta, weights))
         step = np.linalg.norm(w - last)
         if report is not None and report(k, w, history[-1], np.nan):
-            status = "stopped"
+            status = Status.STOPPED
             break
         if step <= tol and np.array_equal(z < theta, active):
-            status = "settled"
+            status = Status.SETTLED
             break
         if step > tol and np.linalg.norm(w - anchor) <= 1e-2 * tol:
-            status = "cycle"
+            status = Status.CYCLE
             break
         if k >= 2 * anchor_round:  # Brent's search for a cycle: one remembered point, renewed at powers of two
             anchor, anchor_round = w, k
-    return Rounds(w, np.array(history), history[-1], step, np.nan, k, status)
+    extra = {"history": np.array(history), "step": step}
+    return Solution(w, None, history[-1], np.nan, k, status, extra)
 
 
 def solve_grid(X, signs, weights, pairs, *, metric=1.0, tol=1e-6, max_iter=100):

@@ -18,14 +18,13 @@ Z'D⁻¹Z, for rows Z of few columns. Near a solution with λ = 0 the matrix bec
 rows that share the weight; there ρEE' is added to it, which changes no step, because steps keep the sums E'γ.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from margindist.solvers._rows import add_rows, gram, n_columns, n_rows, scores, squares
-from margindist.solvers._solution import Status, conclude
+from margindist.solvers._solution import Solution, Status, conclude
 
+_MOST_ITERATIONS = 100
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _NEGLIGIBLE = (1e-3, 1e-5, 1e-7, 0.0)  # shares of the largest entry below which entries become zero, if the gap allows
 _NO_DISTANCE = 1e-10  # squared distance, relative to the data, that counts as none
@@ -33,41 +32,26 @@ _PATIENCE = 5  # iterations without a smaller gap after which rounding is taken 
 _VANISHING = 1e-6  # entries of D below this share of Q's size, beside which rounding of Q counts
 
 
-class HullPoints(NamedTuple):
-    """Where the solver ended."""
-
-    coef: np.ndarray  # yγ, one a row
-    intercept: float  # minus the score of the point halfway between the hull points
-    objective: float
-    gap: float  # relative
-    n_iter: int
-    status: Status | str | None = None  # of :func:`conclude`, or "overlapping hulls"
-
-
-def solve(data, signs, weights, lam, *, tol=1e-6, max_iter=100, report=None):
+def solve(problem, options, start=None):
     """Find the two distributions.
 
     Parameters
     ----------
-    data : DenseRows, SparseRows or ndarray of shape (n_rows, n_rows)
-        Rows of a linear kernel, or the Gram matrix.
-    signs : ndarray of shape (n_rows,)
-        -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
-    lam : float
-        Not negative.
-    tol : float
-        Relative duality gap to reach.
-    max_iter : int
-        Most iterations.
-    report : callable
-        Called once an iteration; see :mod:`margindist.solvers._solution`.
+    problem : Problem
+        :class:`~margindist.objectives.HullDistance` on rows of few columns, or on a Gram matrix (an ndarray).
+    options : Options
+        One iteration is a Newton system.
+    start : Solution, optional
+        Not used: interior points begin in the middle.
 
     Returns
     -------
-    HullPoints
+    Solution
+        ``coef`` is yγ, one entry per row; ``extra`` has minus the score of the point halfway between the hull points,
+        the "intercept".
     """
+    (lam,), data, signs, weights = problem
+    tol, max_iter, report = options.tol, options.limit(_MOST_ITERATIONS), options.report
     classes = np.column_stack([signs > 0, signs < 0]).astype(float)
     quadratic = (_GramMatrix if isinstance(data, np.ndarray) else _FewColumns)(data, signs, classes)
     gamma, n_iter, ended = _minimise(quadratic, classes, weights, lam, tol, max_iter, report)
@@ -78,9 +62,10 @@ def solve(data, signs, weights, lam, *, tol=1e-6, max_iter=100, report=None):
         value, gap = _certify(kept, image, classes, weights, lam)
         if gap <= tol:
             break
-    found = HullPoints(signs * kept, -0.5 * (kept @ (signs * image)), value, gap, n_iter)
+    halfway = -0.5 * (kept @ (signs * image))
+    found = Solution(signs * kept, None, value, gap, n_iter, extra={"intercept": halfway})
     if value <= _NO_DISTANCE * quadratic.size:
-        return found._replace(status="overlapping hulls")
+        return found._replace(status=Status.OVERLAPPING)
     return conclude(found, tol, ended)
 
 
@@ -105,7 +90,7 @@ def _minimise(quadratic, classes, weights, lam, tol, max_iter, report):
         try:
             d_gamma, d_nu, d_z = _direction(quadratic, classes, weights, lam, gamma, nu, z, slope)
         except np.linalg.LinAlgError:  # near a solution with lam = 0 rounding may leave a singular matrix
-            return best, k, "stalled"
+            return best, k, Status.STALLED
         length = min(1.0, _SHORTEN * min(_reach(gamma, d_gamma), _reach(z, d_z)))
         gamma, z, nu = gamma + length * d_gamma, z + length * d_z, nu + length * d_nu
         image = quadratic.apply(gamma)

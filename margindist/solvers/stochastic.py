@@ -19,7 +19,7 @@ from numba import njit
 
 from margindist.solvers import coordinate_descent
 from margindist.solvers._rows import n_columns, n_rows, row_add, row_dot, scores, squares, take_rows
-from margindist.solvers._solution import Solution, Status, conclude, relative
+from margindist.solvers._solution import Options, Problem, Solution, Status, conclude, relative
 
 _PASSES = 5  # the paper's T
 _CALIBRATION_ROWS = 1000
@@ -49,48 +49,38 @@ def new_state(n_columns):
     return State(np.zeros(n_columns), np.zeros(n_columns), np.array([1.0, 1.0, 0.0, 0.0]))
 
 
-def solve(objective, rows, signs, weights, *, tol, max_iter=None, rng=None, report=None):
+def solve(problem, options, start=None):
     """Run the paper's Algorithm 2 and say how far from the optimum it ends.
 
     Parameters
     ----------
-    objective : LDM
-        What to minimise; C must be finite.
-    rows : DenseRows or SparseRows
-        Training rows.
-    signs, weights : ndarray of shape (n_rows,)
-        Labels -1 or +1, and positive sample weights.
-    tol : float
-        Relative duality gap that counts as optimal.
-    max_iter : int, optional
-        Passes; the paper's 5 if None.
-    rng : numpy.random.Generator, optional
-        Draws the pairs.
-    report : callable, optional
-        See :mod:`margindist.solvers._solution`; called after every pass.
+    problem : Problem
+        :class:`~margindist.objectives.LDM` with a finite C, on rows.
+    options : Options
+        One iteration is a pass, by default the paper's five; the generator draws the pairs.
+    start : Solution, optional
+        Not used: the paper's algorithm starts from zero.
 
     Returns
     -------
     Solution
     """
-    rng = np.random.default_rng(0) if rng is None else rng
-    passes, ended = _PASSES if max_iter is None else max_iter, Status.ITERATION_LIMIT
+    objective, rows, signs, weights = problem
+    rng, ended = options.generator(), Status.ITERATION_LIMIT
     eta = calibrate(objective, rows, signs, weights, rng)
     state = new_state(n_columns(rows))
-    for n_iter in range(1, passes + 1):
+    for n_iter in range(1, options.limit(_PASSES) + 1):
         run_pass(objective, rows, signs, weights, weights.sum(), eta, 2 * n_rows(rows), rng, state)
         coef = state.average()
-        if report is not None and report(n_iter, coef, _value(objective, rows, signs, weights, coef), np.inf):
+        if options.report is not None and options.report(n_iter, coef, _value(problem, coef), np.inf):
             ended = Status.STOPPED
             break
-    value = _value(objective, rows, signs, weights, coef)
+    value = _value(problem, coef)
     short = _margins(rows, signs, coef) < 1.0
     found = Solution(coef, np.where(short, objective.upper(weights), 0.0), value, np.inf, n_iter)
-    bound = coordinate_descent.solve(
-        objective, rows, signs, weights, tol=0.1 * tol, max_iter=_BOUND_PASSES, start=found, rng=rng
-    )
+    bound = coordinate_descent.solve(problem, Options(0.1 * options.tol, _BOUND_PASSES, rng), found)
     gap = relative(value - (bound.objective - bound.gap * abs(bound.objective)), value)
-    return conclude(found._replace(dual=bound.dual, gap=gap), tol, ended)
+    return conclude(found._replace(dual=bound.dual, gap=gap), options.tol, ended)
 
 
 def calibrate(objective, rows, signs, weights, rng):
@@ -104,12 +94,12 @@ def calibrate(objective, rows, signs, weights, rng):
         same_draws = np.random.default_rng(seed)
         run_pass(objective, part, signs, weights, weights.sum(), eta, 0, same_draws, state)
         with np.errstate(over="ignore", invalid="ignore"):  # a step that is too long shows by it
-            value = _value(objective, part, signs, weights, state.weights())
+            value = _value(Problem(objective, part, signs, weights), state.weights())
         return value if np.isfinite(value) else np.inf
 
     # Longer steps than one over the curvature of norm and variance swing away from the minimum, ever farther.
     squares(part, lengths := np.empty(len(few)))
-    stable = objective.C * weights.sum() / (1.0 + 4.0 * objective.lambda1 * lengths.max())
+    stable = objective.cap * weights.sum() / (1.0 + objective.bend * lengths.max())
     best = min(1.0, 2.0 ** np.floor(np.log2(stable)))
     best_cost = cost(best)
     for factor in (2.0, 0.5):
@@ -167,5 +157,5 @@ def _margins(rows, signs, coef):
     return z * signs
 
 
-def _value(objective, rows, signs, weights, coef):
-    return objective.value(coef @ coef, _margins(rows, signs, coef), weights)
+def _value(problem, coef):
+    return problem.objective.value(coef @ coef, _margins(problem.rows, problem.signs, coef), problem.weights)
