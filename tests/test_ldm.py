@@ -203,9 +203,9 @@ def test_many_columns(kind, C):
 def test_a_solver_that_fails_hands_over(monkeypatch, failure):
     X, signs = problem("plain")
 
-    def fail(objective, rows, signs, weights, **options):
+    def fail(problem, options, start):
         if failure == "stalls":
-            return Solution(np.zeros(X.shape[1]), np.zeros(len(signs)), 1e9, np.inf, 7, Status.STALLED)
+            return Solution(np.zeros(X.shape[1]), np.zeros(len(X)), 1e9, np.inf, 7, Status.STALLED)
         raise np.linalg.LinAlgError("lost")
 
     best = fit(X, signs, 1.0, 1.0, 1.0)

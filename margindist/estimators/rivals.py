@@ -470,8 +470,8 @@ class FMMClassifier(MarginClassifier):
                 "the training samples are not separated, and there is no margin to maximise; the last iterate is kept. "
                 "Use a kernel, or a method with a soft margin"
                 if found.status == "inseparable"
-                else f"the margin {found.extra['margin']:.3g} is proved to be within {found.gap:.1e} of the largest, above "
-                f"tol={self.tol:g}. Raise max_iter or tol"
+                else f"the margin {found.extra['margin']:.3g} is within {found.gap:.1e} of the largest one by proof, "
+                f"which is above tol={self.tol:g}. Raise max_iter or tol"
             )
             warnings.warn(
                 f"{type(self).__name__}: after {found.n_iter} iterations {what}.", ConvergenceWarning, stacklevel=4
