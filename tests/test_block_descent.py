@@ -117,11 +117,11 @@ def test_weight_two_is_the_row_twice(solve, rng):
     X = rng.standard_normal((40, 2))
     signs = np.where(X[:, 0] + rng.standard_normal(40) > 0, 1.0, -1.0)
     kernel, objective, counts = Kernel("rbf", bias=1.0), LDM(3.0, 0.5, 0.5), rng.integers(1, 4, 40)
-    weighted = solve(objective, gram_matrix(X, kernel), signs, counts.astype(float), tol=1e-8, max_iter=20000)
+    options = Options(tol=1e-8, max_iter=20000)
+    weighted = solve(Problem(objective, gram_matrix(X, kernel), signs, counts.astype(float)), options)
     twice = np.repeat(np.arange(40), counts)
-    repeated = solve(
-        objective, gram_matrix(X[twice], kernel), signs[twice], np.ones(len(twice)), tol=1e-8, max_iter=20000
-    )
+    twice = Problem(objective, gram_matrix(X[which], kernel), signs[which], np.ones(len(which)))
+    repeated = solve(twice, options)
     np.testing.assert_allclose(weighted.objective, repeated.objective, rtol=1e-7)
     G = kernel(X, X)
     np.testing.assert_allclose(G @ weighted.coef, kernel(X, X[twice]) @ repeated.coef, atol=2e-3)
@@ -134,7 +134,7 @@ def test_hard_margin(solve, lam, rng):
     signs = np.where(X.sum(axis=1) > 0, 1.0, -1.0)
     X += 0.3 * signs[:, None]
     gram, weights, objective = gram_matrix(X, Kernel("rbf", bias=1.0)), np.ones(50), LDM(np.inf, lam, lam)
-    solution = solve(objective, gram, signs, weights, tol=1e-4, max_iter=50000)
+    solution = solve(Problem(objective, gram, signs, weights), Options(tol=1e-4, max_iter=50000))
     assert solution.status == "optimal"
     assert (signs * gram.dot(solution.coef)).min() >= 1.0 - 1e-9
     best = optimum(objective, gram.whole().values, signs, weights)
@@ -241,6 +241,6 @@ def test_an_empty_row_costs_its_loss_and_nothing_else(rng):
     gram = gram_matrix(X, Kernel("linear")).whole()
     objective = LDM(1.0, 0.5, 0.5)
     for solve in (block_descent.solve, block_descent.solve_dcd):
-        solution = solve(objective, gram, signs, np.ones(30), tol=1e-6, max_iter=10000)
+        solution = solve(Problem(objective, gram, signs, np.ones(30)), Options(tol=1e-6, max_iter=10000))
         assert solution.status == "optimal"
         np.testing.assert_allclose(solution.objective, optimum(objective, gram.values, signs, np.ones(30)), rtol=1e-6)
