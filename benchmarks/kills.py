@@ -4,7 +4,7 @@
 one store, each disturbed at a random moment of its life, from the start of Python to the last report, and then one run
 to the end. At that end the results must be those of an undisturbed run (times aside), and the folder must hold the same
 files. Every exit code must be one that is documented, every error one sentence, and no traceback may be seen.
-Moments are measured in processor time, so that a busy machine does not move them.
+Moments are measured in processor time or in results, so that a busy machine does not move them.
 """
 
 import argparse
@@ -152,10 +152,20 @@ class Story:
     def start(self):
         return Run(self.product, self.folder, self.jobs)
 
-    def moment(self, *, with_store=False):
-        """A random moment of a run's life, or of that part in which it has a store."""
-        life = self.undisturbed["seconds"] * (0.75 if self.jobs > 1 else 1.0)  # workers have a life of their own
-        return self.draw.uniform(self.undisturbed["store after"] if with_store else 0.0, life)
+    def wait(self, run, *, with_store=False):
+        """Wait for a random moment of a run's life, or of the part that has a store; tell whether it still runs.
+
+        Every other moment is that of a result: where workers compute, the run itself hardly uses the processor.
+        """
+        have, total = recorded(self.store), len(self.undisturbed["results"])
+        if self.draw.random() < 0.5 and have < total:
+            wanted = self.draw.randint(have + 1, total)
+            while run.runs() and recorded(self.store) < wanted:
+                time.sleep(0.01)
+            time.sleep(self.draw.uniform(0.0, 0.1))
+            return run.runs()
+        first = self.undisturbed["store after"] if with_store else 0.0
+        return run.wait_until(self.draw.uniform(first, self.undisturbed["seconds"]))
 
     def problem(self, what, said=""):
         self.tally.problems.append(f"{self.folder.name}: {what}\n{said}")
@@ -198,6 +208,15 @@ def _is_before_the_command(said):
     return "KeyboardInterrupt" in said and ", in main\n" not in said and "margindist: " not in said
 
 
+def recorded(store):
+    """How many results a store has; none if it cannot be read just now."""
+    try:
+        with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
+            return connection.execute("SELECT count(*) FROM results").fetchone()[0]
+    except sqlite3.DatabaseError:
+        return 0
+
+
 def snapshot(product, folder):
     """What must be the same whatever happened: results without times, what the reports say, names of files."""
     with closing(sqlite3.connect(folder / product.store)) as connection:
@@ -222,7 +241,7 @@ def snapshot(product, folder):
 def signalled(number):
     def disturb(story):
         run = story.start()
-        if not run.wait_until(story.moment()):
+        if not story.wait(run):
             story.tally.too_late += 1
         # A terminal and a batch system send their signal to all processes; the system kills one.
         run.signal(number, group=number != signal.SIGKILL)
@@ -233,13 +252,13 @@ def signalled(number):
 
 def worker_killed(story):
     run = story.start()
-    run.wait_until(story.moment(with_store=True))
     workers = []
     while run.runs() and not workers:
         workers = _workers(run.pid)
         time.sleep(0.01)
     if not workers:
         story.tally.too_late += 1
+    time.sleep(story.draw.uniform(0.0, 1.0))
     for pid in workers[:1]:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -257,7 +276,7 @@ def _workers(pid):
 
 def two_runners(story):
     first, second = story.start(), story.start()
-    if not first.wait_until(story.moment()):
+    if not story.wait(first):
         story.tally.too_late += 1
     number = story.draw.choice([signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
     first.signal(number, group=True)
@@ -270,7 +289,7 @@ def two_runners(story):
 def damaged(how):
     def disturb(story):
         run = story.start()
-        run.wait_until(story.moment(with_store=True))
+        story.wait(run, with_store=True)
         while run.runs() and not story.store.exists():
             time.sleep(0.005)
         if not run.runs():
