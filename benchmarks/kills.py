@@ -204,8 +204,11 @@ class Story:
 
 
 def _is_before_the_command(said):
-    """Tell whether Ctrl-C came while Python itself, or the name of the command, was being loaded."""
-    return "KeyboardInterrupt" in said and ", in main\n" not in said and "margindist: " not in said
+    """Tell whether Ctrl-C came while Python itself, or the name of the command, was being loaded.
+
+    Then Python's traceback is all that was said.
+    """
+    return said.startswith("Traceback") and said.rstrip().endswith("KeyboardInterrupt") and ", in main\n" not in said
 
 
 def recorded(store):

@@ -339,6 +339,30 @@ def test_an_interrupt_that_a_cell_swallows_ends_the_run_all_the_same():
         assert store.results() == []
 
 
+class Interrupts:
+    """An object in whose end, where Python can raise nothing, a signal arrives."""
+
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.01)
+
+
+def lose_interrupt(cell):
+    Interrupts()
+    return Result(cell, score=-1.0)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="SIGTERM")
+def test_an_interrupt_that_python_can_only_show_is_not_shown_and_ends_the_run(monkeypatch):
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", shown.append)
+    before = sys.unraisablehook
+    with Store(":memory:") as store:
+        assert run(store, CELLS, lose_interrupt).stopped == "interrupted"
+        assert store.results() == []
+    assert shown == [] and sys.unraisablehook is before
+
+
 class Spoils:
     """Deletes or spoils the store in the middle of a run, from a cell."""
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +24,7 @@ def first_signal_interrupts() -> Iterator[list[int]]:
     """Answer Ctrl-C, and SIGTERM, which batch systems send, by a KeyboardInterrupt, once, while the block lasts.
 
     A second Ctrl-C would break into the ending of the workers, with joblib's traceback. What is called within the block
-    may swallow the exception; the list tells which signal came.
+    may swallow the exception, and so does Python where an object ends; the list tells which signal came.
     """
     came: list[int] = []
     if threading.current_thread() is not threading.main_thread():
@@ -40,9 +41,20 @@ def first_signal_interrupts() -> Iterator[list[int]]:
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in answered}
+    show = sys.unraisablehook
+
+    def show_others(lost):
+        if lost.exc_type is not KeyboardInterrupt:
+            show(lost)
+            return
+        for each in answered:  # the next Ctrl-C may reach further
+            signal.signal(each, interrupt)
+
+    sys.unraisablehook = show_others
     try:
         yield came
     finally:
+        sys.unraisablehook = show
         for number, handler in before.items():
             signal.signal(number, handler)
 
