@@ -208,7 +208,8 @@ def _is_before_the_command(said):
 
     Then Python's traceback is all that was said.
     """
-    return said.startswith("Traceback") and said.rstrip().endswith("KeyboardInterrupt") and ", in main\n" not in said
+    begins = said.startswith(("Traceback", "Could not import runpy module"))
+    return begins and said.rstrip().endswith("KeyboardInterrupt") and ", in main\n" not in said
 
 
 def recorded(store):

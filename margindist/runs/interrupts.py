@@ -65,6 +65,9 @@ def children_ignore_ctrl_c() -> Iterator[None]:
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # which would unblock the signal, if it were started later with the first process
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # processes inherit what is blocked
     try:
         yield

@@ -9,6 +9,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -154,7 +155,7 @@ def _evaluate_all(store, runner, waiting, evaluate, n_jobs, time_limit, deadline
 
     # One task at a time for each worker: a claimed cell that only waits would be kept from other runners.
     with Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1) as parallel:
-        with children_ignore_ctrl_c():
+        with children_ignore_ctrl_c() if effective_n_jobs(n_jobs) > 1 else nullcontext():
             results = parallel(tasks())
         for result in results:
             if result is not None:
