@@ -7,7 +7,9 @@ import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from margindist.compare.comparison import LEVEL, QUANTILES, Comparison, alike, duration, probability
+from margindist.compare.comparison import Comparison
+from margindist.compare.evaluate import QUANTILES
+from margindist.compare.ranking import LEVEL, alike, duration, probability
 from margindist.margins import method_styles
 from margindist.methods import BY_KEY, METHODS
 from margindist.runs.figures import inline_svg, named, new_figure
