@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING
 from margindist.methods import OURS
 
 if TYPE_CHECKING:
-    from margindist.estimators.grid import LDMClassifierCV, LSSVMClassifierCV, MSVMAvClassifierCV, ODMClassifierCV
-    from margindist.estimators.ldm import LDMClassifier
-    from margindist.estimators.lssvm import LSSVMClassifier
+    from margindist.estimators.ldm import LDMClassifier, LDMClassifierCV
+    from margindist.estimators.lssvm import LSSVMClassifier, LSSVMClassifierCV
     from margindist.estimators.mam import MAMClassifier
-    from margindist.estimators.msvmav import MSVMAvClassifier
-    from margindist.estimators.odm import ODMClassifier
+    from margindist.estimators.msvmav import MSVMAvClassifier, MSVMAvClassifierCV
+    from margindist.estimators.odm import ODMClassifier, ODMClassifierCV
     from margindist.estimators.online import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMAClassifier
     from margindist.estimators.reductions import ECOCClassifier, SVRClassifier
     from margindist.estimators.rivals import FMMClassifier, KOMDClassifier, MDOClassifier
@@ -48,7 +47,7 @@ _HOMES = {"load_model": "margindist.models", "save_model": "margindist.models", 
 for _one in OURS.values():
     _HOMES[_one.name] = _one.module
     if _one.search:
-        _HOMES[_one.search] = "margindist.estimators.grid"
+        _HOMES[_one.search] = _one.module
 
 
 def __getattr__(name):

@@ -1,8 +1,8 @@
 """The large margin distribution machine."""
 
 import functools
-from collections.abc import Callable
-from typing import NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -21,6 +21,7 @@ from margindist.estimators._base import (
     optional,
 )
 from margindist.estimators._kernel_features import KernelFeatures
+from margindist.estimators._search import GRID_TOL, SEARCH_PARAMETERS, GridSearchClassifier, each
 from margindist.kernels import (
     CachedGram,
     FullGram,
@@ -29,8 +30,25 @@ from margindist.kernels import (
     gram_matrix,
 )
 from margindist.objectives import LDM
-from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
-from margindist.solvers._rows import add_rows, as_rows, inner_products, n_columns, n_rows, scores, squares
+from margindist.solvers import (
+    augmented_lagrangian,
+    block_descent,
+    coordinate_descent,
+    interior_point,
+    projected_newton,
+    stochastic,
+)
+from margindist.solvers._rows import (
+    add_rows,
+    as_rows,
+    dense_matrix,
+    inner_products,
+    n_columns,
+    n_rows,
+    scores,
+    squares,
+    weighted_sums,
+)
 from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, lower_bound, relative
 
 _ON_ROWS = {
@@ -42,6 +60,8 @@ _ON_ROWS = {
 _ON_GRAM = {"block": block_descent.solve, "dcd": block_descent.solve_dcd}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
+_LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
+_PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 
 
 class LDMClassifier(MarginClassifier):
@@ -515,3 +535,183 @@ class _Setting(NamedTuple):
             return self.gram
         everything = np.arange(n_rows(self.rows))
         return FullGram(inner_products(self.rows, everything, everything))
+
+
+class LDMClassifierCV(GridSearchClassifier):
+    r"""Large margin distribution machine whose parameters are chosen by cross-validation.
+
+    The same choice as ``GridSearchCV(LDMClassifier(...), grid)`` makes, up to solver tolerance. The dual of a fold,
+
+    .. math:: \min_{0 \le \beta \le C} \tfrac12 v^T A v - \sum_i \beta_i, \qquad
+        v = \tfrac{\lambda_2}{m} \mathbf 1 + \beta, \quad A = Y G (I + P G)^{-1} Y, \quad
+        P = \tfrac{4 \lambda_1}{m} (I - \tfrac1m y y^T),
+
+    has a matrix that one eigendecomposition of the Gram matrix gives for every ``lambda1``, and the solution for one
+    point of the grid is one or two Newton steps from that of the next (:mod:`margindist.solvers.projected_newton`).
+    Folds of more than 3000 rows, and ``C=inf``, are fitted point by point from warm starts.
+
+    The default grid is that of the paper.
+
+    Parameters
+    ----------
+    Cs : sequence of float, default=(10.0, 50.0, 100.0)
+        Values of ``C``.
+
+    lambda1s, lambda2s : sequence of float, default=(2**-8, 2**-7, ..., 2**-2)
+        Values of ``lambda1`` and of ``lambda2``.
+
+    gammas : sequence of {"scale", "auto"} or float, default=("scale",)
+        Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
+
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
+
+    degree : int, default=3
+        Degree of "poly".
+
+    coef0 : float, default=0.0
+        Constant of "poly" and "sigmoid".
+
+    fit_intercept : bool, default=True
+        Whether there is an intercept, as in :class:`LDMClassifier`.
+
+    cv : int, splitter or iterable of (train, test), default=None
+        None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
+
+    scoring : str or callable, default=None
+        Any scorer of scikit-learn that asks for predictions or decision values; None is the accuracy.
+
+    tol : float, default=1e-4
+        As in :class:`LDMClassifier` (the points of the grid are solved to at most 1e-7).
+
+    max_iter : int, default=None
+        As in :class:`LDMClassifier`.
+
+    class_weight : dict or "balanced", default=None
+        Weights of the classes, which multiply the sample weights.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines what is random in the classifier.
+
+    verbose : int, default=0
+        Print progress.
+
+    n_jobs : int, default=None
+        Threads for the folds.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        Scores as in :class:`~sklearn.model_selection.GridSearchCV`: ``params``, ``param_<name>``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score`` and ``split<i>_test_score``. There are no times: no point of the grid
+        has one of its own.
+
+    best_estimator_ : LDMClassifier
+        Fitted to all samples with the best parameters. Its fitted attributes (``coef_``, ``dual_coef_`` ...) are also
+        those of this estimator.
+
+    best_params_, best_score_, best_index_ : dict, float and int
+        The best point, its mean score and its position in ``cv_results_``; of several, the first.
+
+    C_, lambda1_, lambda2_, gamma_ : float
+        The best parameters.
+
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+
+    scorer_ : callable
+        The scorer used.
+
+    n_splits_ : int
+        Number of folds.
+
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if the training data had them.
+
+    See Also
+    --------
+    LDMClassifier : The classifier itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import minmax_scale
+    >>> from margindist import LDMClassifierCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> search = LDMClassifierCV(Cs=[1, 10], lambda2s=[0.25]).fit(minmax_scale(X), y)
+    >>> len(search.cv_results_["params"]), search.best_score_ > 0.95
+    (14, True)
+    """
+
+    _classifier = LDMClassifier
+    _grids = {"C": "Cs", "lambda1": "lambda1s", "lambda2": "lambda2s", "gamma": "gammas"}
+    _requirements = {
+        **SEARCH_PARAMETERS,
+        "Cs": each(LDMClassifier._requirements["C"]),
+        "lambda1s": each(LDMClassifier._requirements["lambda1"]),
+        "lambda2s": each(LDMClassifier._requirements["lambda2"]),
+        "max_iter": LDMClassifier._requirements["max_iter"],
+    }
+
+    def __init__(
+        self,
+        Cs: Sequence[float] = (10.0, 50.0, 100.0),
+        lambda1s: Sequence[float] = _PAPER_LAMBDAS,
+        lambda2s: Sequence[float] = _PAPER_LAMBDAS,
+        *,
+        gammas: Sequence[str | float] = ("scale",),
+        kernel: str | Callable = "linear",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        cv: Any = None,
+        scoring: str | Callable | None = None,
+        tol: float = 1e-4,
+        max_iter: int | None = None,
+        class_weight: dict | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ):
+        self.Cs = Cs
+        self.lambda1s = lambda1s
+        self.lambda2s = lambda2s
+        self.gammas = gammas
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.cv = cv
+        self.scoring = scoring
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def _decision_values(self, fold, points):
+        objectives = [LDM(float(p["C"]), float(p["lambda1"]), float(p["lambda2"])) for p in points]
+        data, linear, gram = fold.data, self.kernel == "linear", None
+        if data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives):
+            return self._fit_each(fold, points)
+        if linear and n_columns(rows := as_rows(data.X, self.fit_intercept)) < data.X.shape[0]:
+            spectrum = projected_newton.spectrum_of_rows(dense_matrix(rows), data.weights)
+        else:
+            gram = fold.mercer_gram()
+            spectrum = projected_newton.spectrum_of_gram(gram.values, data.weights)
+        solutions = projected_newton.solve_grid(
+            objectives, spectrum, fold.estimator._sign_vectors(data.codes), data.weights, tol=min(self.tol, GRID_TOL),
+            max_iter=1000 if self.max_iter is None else self.max_iter,
+        )  # fmt: skip
+        alphas = np.array([[solution.coef for solution in point] for point in solutions])
+        behind = sum(not solution.gap <= self.tol for point in solutions for solution in point)
+        if not linear:
+            return fold.kernel_scores(gram.row_coefficients(alphas)), behind
+        coefs = weighted_sums(as_rows(data.X), alphas.reshape(-1, alphas.shape[2]).T).reshape(*alphas.shape[:2], -1)
+        if self.fit_intercept:
+            coefs = np.concatenate([coefs, alphas.sum(axis=2, keepdims=True)], axis=2)
+        return fold.linear_scores(coefs), behind

@@ -1,7 +1,7 @@
 """The least squares support vector machine, in the kernel's and in the empirical feature space."""
 
-from collections.abc import Callable
-from typing import NamedTuple, Self
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,6 +18,7 @@ from margindist.estimators._base import (
     fitting,
     one_of,
 )
+from margindist.estimators._search import POWERS_OF_FOUR, SEARCH_PARAMETERS, GridSearchClassifier, combine, each
 from margindist.solvers._rows import as_rows, weighted_sums
 from margindist.solvers.least_squares import (
     Path,
@@ -333,3 +334,162 @@ class LSSVMClassifier(MarginClassifier):
             )  # fmt: skip
 
         return self._solve_each(solve, data.codes, X, y)
+
+
+class LSSVMClassifierCV(GridSearchClassifier):
+    r"""Least-squares support vector machine whose parameters are chosen by cross-validation.
+
+    The same choice as ``GridSearchCV(LSSVMClassifier(...), grid)`` makes. With the eigendecomposition
+    :math:`U \Lambda U^T` of a fold's Gram matrix (or of its features' scatter matrix, whichever is smaller) the
+    solution for every ``C`` is a closed form, :math:`U (\Lambda + I/C)^{-1} U^T` times known vectors. For leave-one-out
+    scores there is :meth:`LSSVMClassifier.path`, which needs no folds at all.
+
+    Parameters
+    ----------
+    Cs : sequence of float, default=(2**-10, 2**-8, ..., 2**10)
+        Values of ``C``.
+
+    gammas : sequence of {"scale", "auto"} or float, default=("scale",)
+        Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
+
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
+
+    degree : int, default=3
+        Degree of "poly".
+
+    coef0 : float, default=0.0
+        Constant of "poly" and "sigmoid".
+
+    space : {"dual", "empirical"}, default="dual"
+        As in :class:`LSSVMClassifier`.
+
+    fit_intercept : bool, default=True
+        Whether there is an intercept, as in :class:`LSSVMClassifier`.
+
+    cv : int, splitter or iterable of (train, test), default=None
+        None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
+
+    scoring : str or callable, default=None
+        Any scorer of scikit-learn that asks for predictions or decision values; None is the accuracy.
+
+    tol : float, default=1e-8
+        As in :class:`LSSVMClassifier` (large sparse data only).
+
+    max_iter : int, default=1000
+        As in :class:`LSSVMClassifier`.
+
+    class_weight : dict or "balanced", default=None
+        Weights of the classes, which multiply the sample weights.
+
+    verbose : int, default=0
+        Print progress.
+
+    n_jobs : int, default=None
+        Threads for the folds.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        Scores as in :class:`~sklearn.model_selection.GridSearchCV`: ``params``, ``param_<name>``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score`` and ``split<i>_test_score``. There are no times: no point of the grid
+        has one of its own.
+
+    best_estimator_ : LSSVMClassifier
+        Fitted to all samples with the best parameters. Its fitted attributes (``coef_``, ``dual_coef_`` ...) are also
+        those of this estimator.
+
+    best_params_, best_score_, best_index_ : dict, float and int
+        The best point, its mean score and its position in ``cv_results_``; of several, the first.
+
+    C_, gamma_ : float
+        The best parameters.
+
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+
+    scorer_ : callable
+        The scorer used.
+
+    n_splits_ : int
+        Number of folds.
+
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if the training data had them.
+
+    See Also
+    --------
+    LSSVMClassifier : The classifier itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import minmax_scale
+    >>> from margindist import LSSVMClassifierCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> search = LSSVMClassifierCV().fit(minmax_scale(X), y)
+    >>> len(search.cv_results_["params"]), search.best_score_ > 0.95
+    (11, True)
+    """
+
+    _classifier = LSSVMClassifier
+    _grids = {"C": "Cs", "gamma": "gammas"}
+    _requirements = {
+        **SEARCH_PARAMETERS,
+        "gammas": each(GAMMA_PER_FEATURE),
+        "Cs": each(LSSVMClassifier._requirements["C"]),
+        "space": LSSVMClassifier._requirements["space"],
+    }
+
+    def __init__(
+        self,
+        Cs: Sequence[float] = POWERS_OF_FOUR,
+        *,
+        gammas: Sequence[str | float] = ("scale",),
+        kernel: str | Callable = "linear",
+        degree: int = 3,
+        coef0: float = 0.0,
+        space: str = "dual",
+        fit_intercept: bool = True,
+        cv: Any = None,
+        scoring: str | Callable | None = None,
+        tol: float = 1e-8,
+        max_iter: int = 1000,
+        class_weight: dict | str | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ):
+        self.Cs = Cs
+        self.gammas = gammas
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.space = space
+        self.fit_intercept = fit_intercept
+        self.cv = cv
+        self.scoring = scoring
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def _decision_values(self, fold, points):
+        estimator, data = fold.estimator, fold.data
+        if estimator._choose_solver(data.X) == "cg":
+            return self._fit_each(fold, points)
+        Cs = np.array([float(p["C"]) for p in points])
+        targets = np.array(estimator._sign_vectors(data.codes))
+        if estimator._has_few_columns(data.X):
+            rows = as_rows(data.X, self.fit_intercept)
+            path = path_columns(rows, targets, data.weights, Cs, estimator._metric(rows, data))
+            return combine(fold.X_test, path.coefs) + path.biases[:, None, :], 0
+        fold = fold._replace(kernel=fold.kernel._replace(bias=0.0))  # the bias is a number of its own here
+        K, G = estimator._spaces(fold.gram(), data)
+        path = path_gram(G, targets, data.weights, Cs, self.fit_intercept)
+        coefs = np.array([estimator._expand(coefs, K, data) for coefs in path.coefs])
+        values = combine(fold.X_test, coefs) if self.kernel == "linear" else fold.kernel_scores(coefs)
+        return values + path.biases[:, None, :], 0

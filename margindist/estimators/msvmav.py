@@ -1,8 +1,8 @@
 """Small semi-variance and large mean of the margins (MSVMAv)."""
 
 import warnings
-from collections.abc import Callable
-from typing import Self
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,11 +15,14 @@ from margindist.estimators._base import (
     MarginClassifier,
     fitting,
 )
+from margindist.estimators._search import POWERS_OF_FOUR, SEARCH_PARAMETERS, GridSearchClassifier, each
 from margindist.kernels import cholesky_factor
 from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
-from margindist.solvers._rows import as_rows
+from margindist.solvers._rows import as_rows, dense_matrix, n_columns
 from margindist.solvers._solution import Options, Problem, Status
+
+_LARGEST_DENSE = 2e7  # entries of sparse rows that are made dense for the compiled rounds of a search
 
 
 class MSVMAvClassifier(MarginClassifier):
@@ -197,3 +200,165 @@ class MSVMAvClassifier(MarginClassifier):
                     stacklevel=4,
                 )
                 return
+
+
+class MSVMAvClassifierCV(GridSearchClassifier):
+    r"""Classifier of small margin semi-variance and large average margin, parameters chosen by cross-validation.
+
+    The same choice as ``GridSearchCV(MSVMAvClassifier(...), grid)`` makes, up to rounding. The rounds of all points of
+    the grid start from the same coefficients, the same active rows and their Gram matrix, and for kernels from the same
+    features; they run in one compiled loop (:func:`margindist.solvers.semivariance.solve_grid`).
+
+    The default grid is that of the paper. Points whose rounds go into a cycle are scored like any other.
+
+    Parameters
+    ----------
+    alphas, betas : sequence of float, default=(2**-10, 2**-8, ..., 2**10)
+        Values of ``alpha`` and of ``beta``.
+
+    gammas : sequence of {"scale", "auto"} or float, default=("scale",)
+        Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
+
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
+
+    degree : int, default=3
+        Degree of "poly".
+
+    coef0 : float, default=0.0
+        Constant of "poly" and "sigmoid".
+
+    fit_intercept : bool, default=True
+        Whether there is an intercept, as in :class:`MSVMAvClassifier`.
+
+    cv : int, splitter or iterable of (train, test), default=None
+        None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
+
+    scoring : str or callable, default=None
+        Any scorer of scikit-learn that asks for predictions or decision values; None is the accuracy.
+
+    tol : float, default=1e-6
+        As in :class:`MSVMAvClassifier`.
+
+    max_iter : int, default=100
+        As in :class:`MSVMAvClassifier`.
+
+    class_weight : dict or "balanced", default=None
+        Weights of the classes, which multiply the sample weights.
+
+    verbose : int, default=0
+        Print progress.
+
+    n_jobs : int, default=None
+        Threads for the folds.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        Scores as in :class:`~sklearn.model_selection.GridSearchCV`: ``params``, ``param_<name>``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score`` and ``split<i>_test_score``. There are no times: no point of the grid
+        has one of its own.
+
+    best_estimator_ : MSVMAvClassifier
+        Fitted to all samples with the best parameters. Its fitted attributes (``coef_``, ``dual_coef_`` ...) are also
+        those of this estimator.
+
+    best_params_, best_score_, best_index_ : dict, float and int
+        The best point, its mean score and its position in ``cv_results_``; of several, the first.
+
+    alpha_, beta_, gamma_ : float
+        The best parameters.
+
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+
+    scorer_ : callable
+        The scorer used.
+
+    n_splits_ : int
+        Number of folds.
+
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if the training data had them.
+
+    See Also
+    --------
+    MSVMAvClassifier : The classifier itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import minmax_scale
+    >>> from margindist import MSVMAvClassifierCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> search = MSVMAvClassifierCV().fit(minmax_scale(X), y)
+    >>> len(search.cv_results_["params"]), search.best_score_ > 0.95
+    (121, True)
+    """
+
+    _classifier = MSVMAvClassifier
+    _grids = {"alpha": "alphas", "beta": "betas", "gamma": "gammas"}
+    _requirements = {
+        **SEARCH_PARAMETERS,
+        "alphas": each(MSVMAvClassifier._requirements["alpha"]),
+        "betas": each(MSVMAvClassifier._requirements["beta"]),
+    }
+
+    def __init__(
+        self,
+        alphas: Sequence[float] = POWERS_OF_FOUR,
+        betas: Sequence[float] = POWERS_OF_FOUR,
+        *,
+        gammas: Sequence[str | float] = ("scale",),
+        kernel: str | Callable = "linear",
+        degree: int = 3,
+        coef0: float = 0.0,
+        fit_intercept: bool = True,
+        cv: Any = None,
+        scoring: str | Callable | None = None,
+        tol: float = 1e-6,
+        max_iter: int = 100,
+        class_weight: dict | str | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ):
+        self.alphas = alphas
+        self.betas = betas
+        self.gammas = gammas
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.fit_intercept = fit_intercept
+        self.cv = cv
+        self.scoring = scoring
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def _decision_values(self, fold, points):
+        data, linear, metric = fold.data, self.kernel == "linear", 1.0
+        if linear:
+            rows = as_rows(data.X, self.fit_intercept)
+            if n_columns(rows) * data.X.shape[0] > _LARGEST_DENSE:
+                return self._fit_each(fold, points)
+            X = dense_matrix(rows)
+        else:
+            gram = fold.mercer_gram()
+            factor = cholesky_factor(gram, tol=1e-12)
+            features = semivariance.kernel_features(factor.features, data.weights)
+            X, metric = features.rows.X, features.metric
+        pairs = [(float(p["alpha"]), float(p["beta"])) for p in points]
+        coefs = [
+            semivariance.solve_grid(X, signs, data.weights, pairs, metric=metric, tol=self.tol, max_iter=self.max_iter)
+            for signs in fold.estimator._sign_vectors(data.codes)
+        ]
+        coefs = np.stack(coefs, axis=1)
+        if linear:
+            return fold.linear_scores(coefs), 0
+        alphas = (coefs / features.spectrum) @ features.rows.X.T * data.weights
+        return fold.kernel_scores(gram.row_coefficients(alphas)), 0

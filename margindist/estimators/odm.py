@@ -1,7 +1,9 @@
 """The optimal margin distribution machine, for two classes and for more."""
 
-from collections.abc import Callable
-from typing import Self
+import copy
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,6 +20,8 @@ from margindist.estimators._base import (
     one_of,
     optional,
 )
+from margindist.estimators._search import GRID_TOL, SEARCH_PARAMETERS, GridSearchClassifier, each
+from margindist.kernels import cholesky_factor
 from margindist.objectives import ODM
 from margindist.solvers import coordinate_descent, multiclass, newton
 from margindist.solvers._rows import as_rows, n_columns
@@ -25,6 +29,7 @@ from margindist.solvers._solution import Options, Problem, Status, gained
 from margindist.solvers.proximal_newton import is_favourable
 
 _FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
+_PAPER_LAMS = tuple(2.0**k for k in range(0, 21, 2))
 
 
 class ODMClassifier(MarginClassifier):
@@ -351,3 +356,223 @@ class ODMClassifier(MarginClassifier):
             self.stop_reason_ = str(solutions[0].status)
         if self.warm_start:
             self._warm = solutions
+
+
+class ODMClassifierCV(GridSearchClassifier):
+    r"""Optimal margin distribution machine whose parameters are chosen by cross-validation.
+
+    The same choice as ``GridSearchCV(ODMClassifier(...), grid)`` makes, up to solver tolerance. Kernels are factorised
+    once a fold. For two classes (and one against the rest) Newton's method starts from the solution for the ``lam``
+    before, with the same ``mu`` and ``theta``; from there one to three steps are left.
+
+    The joint problem of more classes is not convex, and from another start its rounds may end elsewhere: there every
+    point starts afresh, as in a search, but for the first round, which points that differ in ``mu`` only share.
+
+    The default grid is that of the paper.
+
+    Parameters
+    ----------
+    lams : sequence of float, default=(2**0, 2**2, ..., 2**20)
+        Values of ``lam``.
+
+    mus, thetas : sequence of float, default=(0.2, 0.4, 0.6, 0.8)
+        Values of ``mu`` and of ``theta``.
+
+    gammas : sequence of {"scale", "auto"} or float, default=("scale",)
+        Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
+
+    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
+        Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
+
+    degree : int, default=3
+        Degree of "poly".
+
+    coef0 : float, default=0.0
+        Constant of "poly" and "sigmoid".
+
+    multi_class : {"direct", "ovr"}, default="direct"
+        As in :class:`ODMClassifier`.
+
+    outer : {"concave", "frozen"}, default="concave"
+        As in :class:`ODMClassifier`.
+
+    fit_intercept : bool, default=True
+        Whether there is an intercept, as in :class:`ODMClassifier`.
+
+    cv : int, splitter or iterable of (train, test), default=None
+        None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
+
+    scoring : str or callable, default=None
+        Any scorer of scikit-learn that asks for predictions or decision values; None is the accuracy.
+
+    tol : float, default=1e-3
+        As in :class:`ODMClassifier` (two-class problems of the grid are solved to at most 1e-7).
+
+    max_iter : int, default=1000
+        As in :class:`ODMClassifier`.
+
+    class_weight : dict or "balanced", default=None
+        Weights of the classes, which multiply the sample weights.
+
+    random_state : int, RandomState instance or None, default=None
+        Determines what is random in the classifier.
+
+    verbose : int, default=0
+        Print progress.
+
+    n_jobs : int, default=None
+        Threads for the folds.
+
+    Attributes
+    ----------
+    cv_results_ : dict
+        Scores as in :class:`~sklearn.model_selection.GridSearchCV`: ``params``, ``param_<name>``, ``mean_test_score``,
+        ``std_test_score``, ``rank_test_score`` and ``split<i>_test_score``. There are no times: no point of the grid
+        has one of its own.
+
+    best_estimator_ : ODMClassifier
+        Fitted to all samples with the best parameters. Its fitted attributes (``coef_``, ``dual_coef_`` ...) are also
+        those of this estimator.
+
+    best_params_, best_score_, best_index_ : dict, float and int
+        The best point, its mean score and its position in ``cv_results_``; of several, the first.
+
+    lam_, mu_, theta_, gamma_ : float
+        The best parameters.
+
+    classes_ : ndarray of shape (n_classes,)
+        Labels.
+
+    scorer_ : callable
+        The scorer used.
+
+    n_splits_ : int
+        Number of folds.
+
+    n_features_in_ : int
+        Number of features seen in ``fit``.
+
+    feature_names_in_ : ndarray of shape (n_features,)
+        Names of the features, if the training data had them.
+
+    See Also
+    --------
+    ODMClassifier : The classifier itself.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.preprocessing import minmax_scale
+    >>> from margindist import ODMClassifierCV
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> search = ODMClassifierCV(mus=[0.4], thetas=[0.2]).fit(minmax_scale(X), y)
+    >>> len(search.cv_results_["params"]), search.best_score_ > 0.95
+    (11, True)
+    """
+
+    _classifier = ODMClassifier
+    _grids = {"lam": "lams", "mu": "mus", "theta": "thetas", "gamma": "gammas"}
+    _requirements = {
+        **SEARCH_PARAMETERS,
+        "lams": each(ODMClassifier._requirements["lam"]),
+        "mus": each(ODMClassifier._requirements["mu"]),
+        "thetas": each(ODMClassifier._requirements["theta"]),
+        "multi_class": ODMClassifier._requirements["multi_class"],
+        "outer": ODMClassifier._requirements["outer"],
+    }
+
+    def __init__(
+        self,
+        lams: Sequence[float] = _PAPER_LAMS,
+        mus: Sequence[float] = (0.2, 0.4, 0.6, 0.8),
+        thetas: Sequence[float] = (0.2, 0.4, 0.6, 0.8),
+        *,
+        gammas: Sequence[str | float] = ("scale",),
+        kernel: str | Callable = "linear",
+        degree: int = 3,
+        coef0: float = 0.0,
+        multi_class: str = "direct",
+        outer: str = "concave",
+        fit_intercept: bool = True,
+        cv: Any = None,
+        scoring: str | Callable | None = None,
+        tol: float = 1e-3,
+        max_iter: int = 1000,
+        class_weight: dict | str | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ):
+        self.lams = lams
+        self.mus = mus
+        self.thetas = thetas
+        self.gammas = gammas
+        self.kernel = kernel
+        self.degree = degree
+        self.coef0 = coef0
+        self.multi_class = multi_class
+        self.outer = outer
+        self.fit_intercept = fit_intercept
+        self.cv = cv
+        self.scoring = scoring
+        self.tol = tol
+        self.max_iter = max_iter
+        self.class_weight = class_weight
+        self.random_state = random_state
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    def _decision_values(self, fold, points):
+        data, estimator, factor = fold.data, fold.estimator, None
+        if self.kernel == "linear":
+            rows = as_rows(data.X, self.fit_intercept)
+        else:
+            gram = fold.mercer_gram()
+            factor = cholesky_factor(gram)
+            rows = as_rows(factor.features)
+        joint = self.multi_class == "direct" and len(estimator.classes_) > 2
+        if joint:
+            found, behind = self._solve_joint(estimator, rows, data, points)
+        elif estimator._pick_solver(rows, joint) == "newton":
+            found, behind = self._solve_two_class(estimator, rows, data, points)
+        else:
+            return self._fit_each(fold, points)
+        if factor is None:
+            return fold.linear_scores(found), behind
+        alphas = np.zeros((*found.shape[:2], data.X.shape[0]))
+        alphas[:, :, factor.pivots] = found @ factor.to_coef.T
+        return fold.kernel_scores(gram.row_coefficients(alphas)), behind
+
+    def _solve_two_class(self, estimator, rows, data, points):
+        """Follow ``lam`` for each (mu, theta) and problem; return coefficients and how many missed ``tol``."""
+        problems = estimator._sign_vectors(data.codes)
+        found, behind = np.empty((len(points), len(problems), n_columns(rows))), 0
+        order = sorted(range(len(points)), key=lambda k: (points[k]["theta"], points[k]["mu"], points[k]["lam"]))
+        paths = [list(path) for _, path in groupby(order, lambda k: (points[k]["theta"], points[k]["mu"]))]
+        directions = newton.newton_directions(rows)
+        options = Options(min(self.tol, GRID_TOL), self.max_iter)
+        for t, signs in enumerate(problems):
+            start = None
+            for path in paths:
+                for k in path:
+                    objective = ODM(*(float(points[k][name]) for name in ("lam", "mu", "theta")))
+                    problem = Problem(objective, rows, signs, data.weights)
+                    start = newton.solve(problem, options, start, directions=directions)
+                    found[k, t] = start.coef
+                    behind += not start.gap <= self.tol
+                start = start._replace(coef=found[path[0], t])
+        return found, behind
+
+    def _solve_joint(self, estimator, rows, data, points):
+        """Solve point after point; those that differ in ``mu`` only share the first round of the first of them."""
+        found, behind, rng, openings = [], 0, estimator._rng().spawn(1)[0], {}
+        for point in points:
+            objective = ODM(*(float(point[name]) for name in ("lam", "mu", "theta")))
+            problem = Problem(objective, rows, data.codes, data.weights)
+            options = Options(self.tol, self.max_iter, copy.deepcopy(rng))
+            same_first_round = openings.get((objective.lam, objective.theta))
+            rounds = multiclass.solve(problem, options, outer=self.outer, opening=same_first_round)
+            openings[objective.lam, objective.theta] = rounds.extra["opening"]
+            found.append(rounds.coef)
+            behind += rounds.status == "iteration limit" and not rounds.gap <= self.tol
+        return np.array(found), behind
