@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Callable
 from functools import cache
+from operator import attrgetter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -43,6 +44,11 @@ _CONSTANT = Requirement(
 @cache
 def _parameter_names(estimator_class):
     return estimator_class._get_param_names()
+
+
+@cache
+def _parameter_getter(estimator_class):
+    return attrgetter(*_parameter_names(estimator_class))
 
 
 class _Memory(NamedTuple):
@@ -156,7 +162,7 @@ class _OnlineClassifier(MarginClassifier):
     # ------------------------------------------------------------------ what comes in
 
     def _parameters(self):
-        return tuple([getattr(self, name) for name in _parameter_names(type(self))])
+        return _parameter_getter(type(self))(self)
 
     def _quick_batch(self, X, y, classes):
         """Check a small batch without scikit-learn's overhead; None sends it the long way round."""
@@ -172,7 +178,9 @@ class _OnlineClassifier(MarginClassifier):
         plain = values.dtype in (np.float64, np.float32) and alike
         shaped = X.ndim == 2 and y.shape == X.shape[:1] and len(y) > 0 and X.shape[1] == self.n_features_in_
         ordered = X.has_canonical_format if sparse else X.flags.c_contiguous
-        if not (plain and shaped and ordered and values.size <= _SMALL and (np.abs(values) < _MODERATE).all()):
+        if not (plain and shaped and ordered and values.size <= _SMALL):
+            return None
+        if not online.all_below(values.reshape(-1), _MODERATE):
             return None
         codes = self.classes_[:-1].searchsorted(y)
         return (X, codes) if (self.classes_[codes] == y).all() else None

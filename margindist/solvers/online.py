@@ -677,6 +677,15 @@ def learn_rows(method, rows, order, signs, norms, state):
     return n_short
 
 
+@njit(cache=True, nogil=True)
+def all_below(values, limit):
+    """Return whether all values are smaller than ``limit`` in size, and none is NaN."""
+    n_below = 0
+    for value in values:
+        n_below += abs(value) < limit
+    return n_below == len(values)
+
+
 def norms_of(method, rows):
     """Return the p-norms of the rows' features; nothing for PUMMA, which never asks for them."""
     if isinstance(method, PUMMA):
