@@ -680,11 +680,13 @@ def test_rows_sorted_by_class_are_learnt_as_well_as_any(learner, kernel):
     X, y = overlapping()
     fresh, truth = overlapping(seed=1)
     mixed = np.random.default_rng(2).permutation(len(y))
-    model = learner(kernel=kernel, soft_margin=1.0, max_iter=100, random_state=0)
+    model = learner(kernel=kernel, soft_margin=0.1, max_iter=20, random_state=0)
+    as_given = fit(copy_of(model, shuffle=False), X, y).score(fresh, truth)
     in_order = fit(copy_of(model), X, y).score(fresh, truth)
     in_disorder = fit(copy_of(model), X[mixed], y[mixed]).score(fresh, truth)
     assert min(in_order, in_disorder) > 0.85 > (truth == 0).mean()
-    assert abs(in_order - in_disorder) < 0.05
+    assert abs(in_order - in_disorder) < 0.1
+    assert as_given < 0.8  # what shuffling is for
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
