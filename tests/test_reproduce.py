@@ -19,6 +19,7 @@ from sklearn.svm import SVC
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, LDMClassifierCV, MAMClassifier
 from margindist.cli.reproduce import reproduce as command
 from margindist.datasets import load
+from margindist.estimators._search import SharedSearch
 from margindist.papers import protocol
 from margindist.papers.claims import disagreements, duel, verdicts
 from margindist.papers.declarations import experiments
@@ -36,7 +37,6 @@ from margindist.papers.reproduce import (
 )
 from margindist.runs.runner import CannotRun
 from margindist.runs.search import search
-from margindist.runs.shared_search import SharedSearch
 from margindist.runs.store import Cell, Result, Store
 
 
@@ -177,10 +177,30 @@ def test_a_figure_takes_the_choice_of_its_table(monkeypatch, tmp_path):
             FMMClassifier(kernel="rbf", fit_intercept=False),
             {"gamma": [0.3, 30.0], "step": [0.1, 1.0], "max_iter": [50, 200]},
         ),
+        (FMMClassifier(kernel="rbf"), {"gamma": [0.3, 3.0], "step": [0.1, 1.0]}),
+        (FMMClassifier(kernel="poly", max_iter=50), {"step": [0.1, 1.0]}),
+        (FMMClassifier(max_iter=100), {"fit_intercept": [True, False]}),
+        (MAMClassifier(kernel="rbf", gamma=2.0, class_weight={"B": 5.0}), {"slope": [0.2, 1.0]}),
+        (MAMClassifier(kernel="rbf"), {"gamma": ["scale", 2.0]}),
+        (SVC(kernel="poly"), {"gamma": [0.01, 5.0]}),
         (SVC(), {"gamma": [0.1, 5.0], "C": [0.1, 10.0]}),
         (KOMDClassifier(kernel="rbf"), {"gamma": [0.1, 5.0], "lam": [0.1, 0.01]}),
     ],
-    ids=["slope", "slope alone", "mean bias", "iterations", "kernel iterations", "svc", "komd"],
+    ids=[
+        "slope",
+        "slope alone",
+        "mean bias",
+        "iterations",
+        "kernel iterations",
+        "kernel intercept",
+        "other kernel",
+        "other parameter",
+        "class weights",
+        "named width",
+        "polynomial svc",
+        "svc",
+        "komd",
+    ],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_shared_searches_choose_as_grid_search_does(model, grid):

@@ -4,12 +4,13 @@ It chooses parameters as :class:`sklearn.model_selection.GridSearchCV` does, wit
 fits the classifier to everything with the best ones. What differs is the cost. `GridSearchCV` refits the classifier for
 every point of the grid and every fold. Here kernel values between all samples are computed once for every ``gamma``
 given as a number, folds are parts of them, and a fold is solved for all points at once: how, is the
-``_decision_values`` of each subclass, which lives beside its classifier.
+``_decision_values`` of each subclass, which lives beside its classifier. :class:`SharedSearch` serves all others.
 """
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from inspect import signature
+from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -158,7 +159,32 @@ def _winners(values):
     return (values > 0).astype(np.intp) if values.ndim == 2 else values.argmax(axis=2)
 
 
-class GridSearchClassifier(MarginClassifier):
+class SearchResults:
+    """What a search keeps of its scores."""
+
+    def _store_search(self, points, scores):
+        """Set ``cv_results_`` and the best point, as GridSearchCV does: the first of those with the best mean."""
+        means = np.average(scores, axis=1)
+        results = {}
+        for name in sorted(points[0]):
+            values = [point[name] for point in points]
+            dtype = np.array(values).dtype
+            column = np.ma.masked_all(len(points), dtype=object if dtype.kind == "U" else dtype)
+            column[:] = values
+            results[f"param_{name}"] = column
+        results["params"] = points
+        results |= {f"split{k}_test_score": scores[:, k].copy() for k in range(scores.shape[1])}
+        results |= {"mean_test_score": means, "std_test_score": np.std(scores, axis=1)}
+        ranked = np.nan_to_num(means, nan=-np.inf)  # points without a score come last
+        results["rank_test_score"] = rankdata(-ranked, method="min").astype(np.int32)
+        self.cv_results_ = results
+        self.n_splits_ = scores.shape[1]
+        self.best_index_ = int(results["rank_test_score"].argmin())
+        self.best_score_ = float(means[self.best_index_])
+        self.best_params_ = points[self.best_index_]
+
+
+class GridSearchClassifier(SearchResults, MarginClassifier):
     """Base of the searches: folds, scores, choice and prediction. A subclass solves one fold for all points."""
 
     _classifier: type  # what is fitted with the best parameters
@@ -206,7 +232,9 @@ class GridSearchClassifier(MarginClassifier):
         weighted = sample_weight is not None and self._scorer_takes_weights()
         with _threadpools().limit(limits=1, user_api="blas"):
             scores = self._score_grid(rows, labels, weights, weighted, splits, points)
-        self._store_search(grid, points, scores)
+        self._store_search(points, scores)
+        for name, value in self.best_params_.items():
+            setattr(self, f"{name}_", value)
         self.best_estimator_ = self._template().set_params(n_jobs=self.n_jobs, **self.best_params_)
         self.best_estimator_.fit(X, y, sample_weight)
         return self
@@ -349,27 +377,6 @@ class GridSearchClassifier(MarginClassifier):
                 trouble.append(str(error).replace(ScoredRows.__name__, self._classifier.__name__))
         return scores, trouble
 
-    def _store_search(self, grid, points, scores):
-        """Set ``cv_results_`` and the best point, as GridSearchCV does: the first of those with the best mean."""
-        means = np.average(scores, axis=1)
-        results = {}
-        for name in sorted(grid):
-            values = [point[name] for point in points]
-            dtype = np.array(values).dtype
-            column = np.ma.masked_all(len(points), dtype=object if dtype.kind == "U" else dtype)
-            column[:] = values
-            results[f"param_{name}"] = column
-        results["params"] = points
-        results |= {f"split{k}_test_score": scores[:, k].copy() for k in range(scores.shape[1])}
-        results |= {"mean_test_score": means, "std_test_score": np.std(scores, axis=1)}
-        ranked = np.nan_to_num(means, nan=-np.inf)  # points without a score come last
-        results["rank_test_score"] = rankdata(-ranked, method="min").astype(np.int32)
-        self.cv_results_, self.n_splits_ = results, scores.shape[1]
-        self.best_index_ = int(results["rank_test_score"].argmin())
-        self.best_score_, self.best_params_ = float(means[self.best_index_]), points[self.best_index_]
-        for name, value in self.best_params_.items():
-            setattr(self, f"{name}_", value)
-
     def __getattr__(self, name):
         """Return a fitted attribute of the best classifier, such as ``coef_``."""
         if name.endswith("_") and not name.startswith("_") and "best_estimator_" in vars(self):
@@ -420,3 +427,64 @@ def _by_gamma(points):
     for position, point in enumerate(points):
         groups.setdefault(point.get("gamma"), []).append(position)
     return groups
+
+
+class SharedSearch(SearchResults, BaseEstimator):
+    """The choice of `GridSearchCV` by accuracy, for any classifier: kernel values are computed once, not in each fold.
+
+    Where a two-class classifier can share more between points and folds, its ``_grid_accuracies`` does.
+
+    Parameters
+    ----------
+    estimator : classifier
+    grid : dict of sequences
+    cv : splitter
+
+    Attributes
+    ----------
+    best_params_, best_score_, best_index_, best_estimator_, cv_results_, n_splits_
+        As `GridSearchCV` has them; there are no times in ``cv_results_``.
+    """
+
+    def __init__(self, estimator: BaseEstimator, grid: Mapping[str, Sequence[Any]], cv: Any):
+        self.estimator = estimator
+        self.grid = grid
+        self.cv = cv
+
+    def fit(self, X: Any, y: np.ndarray) -> Self:
+        """Choose, and fit the best one to all rows."""
+        points = list(ParameterGrid(dict(self.grid)))
+        folds = list(self.cv.split(np.zeros(len(y)), y))
+        scores = np.empty((len(points), len(folds)))
+        for gamma, members in _by_gamma(points).items():
+            template = clone(self.estimator)
+            if gamma is not None:
+                template.set_params(gamma=gamma)
+            others = [{name: value for name, value in points[k].items() if name != "gamma"} for k in members]
+            scores[members] = self._accuracies(template, others, X, y, folds)
+        self._store_search(points, scores)
+        self.best_estimator_ = clone(self.estimator).set_params(**self.best_params_).fit(X, y)
+        return self
+
+    def _accuracies(self, template, points, X, y, folds):
+        """Return the accuracy of every point (first axis) on every fold."""
+        own = template.get_params()
+        gram = None
+        if own.get("kernel") == "rbf" and isinstance(own["gamma"], Real) and "kernel" not in self.grid:
+            gram = Kernel("rbf", gamma=own["gamma"])(X, X)
+        classes = np.unique(y)
+        if len(classes) == 2 and hasattr(template, "_grid_accuracies"):
+            signs = np.where(y == classes[1], 1.0, -1.0)
+            scores = template._grid_accuracies(points, X, gram, signs, folds)
+            if scores is not None:
+                return scores
+        if gram is not None:
+            template.set_params(kernel="precomputed")
+        scores = np.empty((len(points), len(folds)))
+        for f, (train, test) in enumerate(folds):
+            X_train = X[train] if gram is None else gram[np.ix_(train, train)]
+            X_test = X[test] if gram is None else gram[np.ix_(test, train)]
+            for k, point in enumerate(points):
+                model = clone(template).set_params(**point).fit(X_train, y[train])
+                scores[k, f] = np.mean(model.predict(X_test) == y[test])
+        return scores

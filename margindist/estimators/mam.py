@@ -177,7 +177,11 @@ class MAMClassifier(MarginClassifier):
         return self
 
     def _search_slopes(self, data, signs, kernel):
-        """Choose the slopes by cross-validation; return them with the scores of the rows, a column a problem."""
+        """Choose the slopes by cross-validation; return them with the scores of the rows, one column per problem.
+
+        This is not the search of :mod:`margindist.estimators._search`: each problem of one against the rest chooses
+        its own slope, and equally good ones go to the nearest to 1, not to the first.
+        """
         folds = self._deal(data.codes)
         groups = np.zeros((len(folds), _N_FOLDS, len(self.classes_)))  # the weight of each row, at its fold and class
         groups[np.arange(len(folds)), folds, data.codes] = data.weights
@@ -202,3 +206,23 @@ class MAMClassifier(MarginClassifier):
         folds = np.empty(len(codes), dtype=np.intp)
         folds[shuffled[np.argsort(codes[shuffled], kind="stable")]] = np.arange(len(codes)) % _N_FOLDS
         return folds
+
+    def _grid_accuracies(self, points, X, gram, signs, folds):
+        """Return the accuracy of every point on every fold, or None where nothing is shared.
+
+        The scores are sums over each fold's classes, of which every slope is a combination.
+        """
+        slopes = [point.get("slope", self.slope) for point in points]
+        known = points[0].keys() <= {"slope", "bias"}
+        if gram is None or self.class_weight is not None or "cv" in slopes or not known:
+            return None
+        accuracies = np.empty((len(points), len(folds)))
+        for f, (train, test) in enumerate(folds):
+            plus = gram[:, train[signs[train] > 0]].sum(axis=1) / len(train)
+            minus = gram[:, train[signs[train] < 0]].sum(axis=1) / len(train)
+            ones = np.ones(len(train))
+            for k, (point, slope) in enumerate(zip(points, slopes)):
+                values = plus - slope * minus
+                bias = find_bias(point.get("bias", self.bias), values[train], slope, signs[train], ones)
+                accuracies[k, f] = np.mean((values[test] + bias > 0) == (signs[test] > 0))
+        return accuracies

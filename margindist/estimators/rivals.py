@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Self
 
 import numpy as np
+import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
@@ -18,7 +19,7 @@ from margindist.estimators._base import (
     Requirement,
     fitting,
 )
-from margindist.kernels import cholesky_factor
+from margindist.kernels import FullGram, cholesky_factor
 from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
 from margindist.solvers._rows import as_rows, n_columns
@@ -477,6 +478,40 @@ class FMMClassifier(MarginClassifier):
                 f"{type(self).__name__}: after {found.n_iter} iterations {what}.", ConvergenceWarning, stacklevel=4
             )
             return
+
+    def _grid_accuracies(self, points, X, gram, signs, folds):
+        """Return the accuracy of every point on every fold, or None where nothing is shared; ``gram`` has no bias.
+
+        All steps and folds go at once, a column each; numbers of iterations are stations on the way to the largest.
+        """
+        if not points[0].keys() <= {"step", "max_iter"} or (gram is None and self.kernel != "linear"):
+            return None
+        rows = self._grid_features(X, gram)
+        chosen = [(point.get("step", self.step), point.get("max_iter", self.max_iter)) for point in points]
+        steps = sorted({step for step, _ in chosen})
+        stations = sorted({station for _, station in chosen})
+        columns = [(f, step) for f in range(len(folds)) for step in steps]
+        inside = np.zeros((len(signs), len(columns)), dtype=bool)
+        for c, (f, _) in enumerate(columns):
+            inside[folds[f][0], c] = True
+        column_steps = np.array([step for _, step in columns])
+        weights = margin_maximisation.solve_grid(rows, signs, inside, column_steps, stations, self.tol)
+        accuracy = {}
+        for station, w in zip(stations, weights):
+            right = ((rows @ w) > 0) == (signs > 0)[:, None]
+            for c, (f, step) in enumerate(columns):
+                accuracy[f, step, station] = right[folds[f][1], c].mean()
+        return np.array([[accuracy[f, *point] for f in range(len(folds))] for point in chosen])
+
+    def _grid_features(self, X, gram):
+        """Return rows whose inner products are the kernel values, bias included."""
+        if gram is not None:
+            gram = gram + 1.0 if self.fit_intercept else gram
+            return np.ascontiguousarray(cholesky_factor(FullGram(gram), tol=1e-12).features)
+        if not self.fit_intercept:
+            return X
+        ones = np.ones((X.shape[0], 1))
+        return sp.hstack([X, ones], format="csr") if sp.issparse(X) else np.hstack([X, ones])
 
 
 def _one_or_array(values):

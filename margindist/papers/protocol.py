@@ -13,7 +13,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import pairwise_distances_chunked
-from sklearn.model_selection import GridSearchCV
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
 from margindist.datasets import DataError, encoder, load, make_threshold, status
@@ -21,7 +20,6 @@ from margindist.margins import margins
 from margindist.papers.declarations import DataSet, Experiment, Method, experiments
 from margindist.runs.runner import CannotRun
 from margindist.runs.search import search
-from margindist.runs.shared_search import SharedSearch
 from margindist.runs.store import Cell, Result, Store
 
 __all__ = ["Parts", "evaluate", "here", "seeds_of", "split_rows"]
@@ -293,10 +291,8 @@ class _Chooser(NamedTuple):
             axes = [{name: values for axis in axes for name, values in axis.items()}]
         chosen, score = {}, None
         for grid in axes:
-            found = search(clone(estimator).set_params(**chosen), grid, folds=self.folds, seed=self.seeds.folds)
-            if isinstance(found, GridSearchCV):
-                found = SharedSearch(found.estimator, grid, found.cv)
-            found.fit(X, y)
+            base = clone(estimator).set_params(**chosen)
+            found = search(base, grid, folds=self.folds, seed=self.seeds.folds, shared=True).fit(X, y)
             chosen |= {name: found.best_params_[name] for name in grid}
             score = float(found.best_score_)
         return chosen, score

@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 
 import margindist
+from margindist.estimators._search import SharedSearch
 
 
 def search(
@@ -17,11 +18,12 @@ def search(
     folds: int = 5,
     seed: int | None = None,
     scoring: str | None = None,
+    shared: bool = False,
 ) -> BaseEstimator:
     """Return the estimator that chooses from the grid by cross-validation, not yet fitted.
 
     It has ``best_params_``, ``best_estimator_`` and ``cv_results_`` as `GridSearchCV` has them: one of this library's
-    own, such as `LDMClassifierCV`, where it takes every parameter of the grid, else `GridSearchCV` itself.
+    own, such as `LDMClassifierCV`, where it takes every parameter of the grid, else `SharedSearch` or `GridSearchCV`.
 
     Parameters
     ----------
@@ -33,6 +35,9 @@ def search(
         Of the folds, which are stratified and shuffled.
     scoring : str, optional
         As scikit-learn takes it; accuracy if None.
+    shared : bool
+        Whether `SharedSearch` stands for `GridSearchCV` where accuracy is the score: quicker with kernels, but an error
+        in one fit ends it.
     """
     folded = StratifiedKFold(folds, shuffle=True, random_state=seed)
     own = getattr(margindist, f"{type(estimator).__name__}CV", None)
@@ -48,4 +53,6 @@ def search(
                 grids[f"{name}s"] = [fixed[name]]
             fixed = {name: value for name, value in fixed.items() if name in known}
             return own(**fixed, **grids, cv=folded, scoring=scoring)
+    if shared and scoring in (None, "accuracy"):
+        return SharedSearch(estimator, grid, folded)
     return GridSearchCV(estimator, dict(grid), cv=folded, scoring=scoring)

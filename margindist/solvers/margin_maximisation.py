@@ -19,6 +19,7 @@ of the q_j, kept beside, are coefficients of the samples and serve kernels.
 from typing import NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 from numba import njit
 
 from margindist.solvers._rows import add_rows, n_columns, scores, squares
@@ -148,3 +149,68 @@ def _judge(t, signs, state):
         best_a[:] = a
     if t > 0:
         best[1] = min(best[1], 2.0 * np.sqrt(square_g) / t)
+
+
+def solve_grid(rows, signs, inside, steps, stations, tol):
+    """Solve many problems on parts of the same rows at once, all of weight one, and look at them on the way.
+
+    Rows outside a problem have probability zero in its q, and their scores come with the others. Problems that have
+    reached the largest margin leave; the arrays of the others are then made smaller.
+
+    Parameters
+    ----------
+    rows : ndarray or CSR matrix of shape (n_rows, n_columns)
+    signs : ndarray of shape (n_rows,)
+    inside : ndarray of bool, shape (n_rows, n_problems)
+        The rows of each problem.
+    steps : ndarray of shape (n_problems,)
+        The step of each problem.
+    stations : sequence of int
+        Numbers of iterations, ascending.
+    tol : float
+
+    Returns
+    -------
+    list of ndarray of shape (n_columns, n_problems)
+        The weights after each of these numbers of iterations.
+    """
+    squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel() if sp.issparse(rows) else np.sum(rows**2, axis=1)
+    radius = np.sqrt(np.max(np.where(inside, squares[:, None], 0.0), axis=0))
+    radius[radius == 0.0] = 1.0
+    signed = np.where(inside, signs[:, None], 0.0) / radius
+    beyond = np.where(inside, 0.0, np.inf)  # rows outside a fold's training part are never the nearest
+    transposed = rows.T.tocsr() if sp.issparse(rows) else np.ascontiguousarray(rows.T)
+    live = np.arange(inside.shape[1])
+    w, g, best_w = (np.zeros((rows.shape[1], len(live))) for _ in range(3))
+    best, bound = np.full(len(live), -np.inf), np.full(len(live), np.inf)
+    found = [np.zeros_like(w) for _ in stations]
+    z = beyond.copy()
+    for t in range(stations[-1]):
+        q = np.exp(np.min(z, axis=0) - z)
+        q *= signed / q.sum(axis=0)
+        u = transposed @ q
+        g = t / (t + 1.0) * (g + u)
+        w += steps * (g + u)
+        z = rows @ w
+        z *= signed
+        z += beyond
+        lengths = np.linalg.norm(w, axis=0)
+        margin = np.divide(z.min(axis=0), lengths, out=np.zeros(len(live)), where=lengths > 0)
+        better = margin > best
+        best_w[:, better] = w[:, better]
+        best = np.maximum(best, margin)
+        if t > 0:
+            bound = np.minimum(bound, 2.0 * np.linalg.norm(g, axis=0) / t)
+        going = best < (1.0 - tol) * bound
+        ended = t + 1 == stations[-1]
+        for place, station in enumerate(stations):
+            if station >= t + 1 and (station == t + 1 or not going.all()):
+                now = slice(None) if station == t + 1 else ~going
+                found[place][:, live[now]] = np.where(best > 0.0, best_w, w)[:, now]
+        if not going.all() and not ended:
+            live, steps, best, bound = live[going], steps[going], best[going], bound[going]
+            w, g, best_w, z = (np.ascontiguousarray(part[:, going]) for part in (w, g, best_w, z))
+            signed, beyond = (np.ascontiguousarray(part[:, going]) for part in (signed, beyond))
+            if not len(live):
+                break
+    return found
