@@ -56,8 +56,8 @@ def to_onnx(
 ) -> "onnx.ModelProto":
     """Return a fitted classifier as an ONNX model.
 
-    The model has two outputs: ``label``, and ``scores`` with the values of ``decision_function``, one a sample for two
-    classes and one a class for more.
+    The model has two outputs: ``label``, and ``scores`` with the values of ``decision_function``, one per sample for two
+    classes and one per class for more.
 
     Parameters
     ----------
@@ -127,12 +127,12 @@ def _best(model):
 
 
 def _input_names(model, given, n_features, texts):
-    """Return the names of the inputs, one a feature; None for one input of all features."""
+    """Return the names of the inputs, one per feature; None for one input of all features."""
     if given is not None:
         names = [str(name) for name in given]
         if len(names) != n_features or len(set(names)) != n_features or not all(names):
             raise ValueError(
-                f"to_onnx: feature_names must be {n_features} different names, one a feature, got {len(set(names))}."
+                f"to_onnx: feature_names must be {n_features} different names, one per feature, got {len(set(names))}."
             )
         return names
     if not texts:
@@ -144,7 +144,7 @@ class _Columns(NamedTuple):
     """Some of the inputs, not yet put together; texts have a value for where they are missing."""
 
     which: tuple
-    fills: tuple = ()  # one a column if an imputer was there
+    fills: tuple = ()  # one per column if an imputer was there
 
 
 class _Graph:
@@ -266,7 +266,7 @@ def _label_values(classes):
 
 
 def _scores(graph, model, value):
-    """Return the decision values of a classifier as a matrix: one column for two classes, one a class for more."""
+    """Return the decision values of a classifier as a matrix: one column for two classes, one per class for more."""
     model = _best(model)
     if isinstance(model, Pipeline):
         for _, step in model.steps[:-1]:

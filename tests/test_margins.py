@@ -199,7 +199,7 @@ def test_one_vs_rest_svc_and_trees(three_classes):
         (CalibratedClassifierCV(LinearSVC(), cv=2), False, TypeError, "predict_proba"),
         (IsolationForest(), False, TypeError, "IsolationForest has no classes_"),
         (SVC(decision_function_shape="ovo"), False, ValueError, "set decision_function_shape='ovr'"),
-        (SVC(kernel="linear"), True, ValueError, "one weight vector a score"),
+        (SVC(kernel="linear"), True, ValueError, "one weight vector per score"),
         (SVC(kernel=lambda A, B: A @ B.T), True, ValueError, "this SVC does not keep them"),
         (RidgeClassifier(alpha=1e300), True, ValueError, "is zero"),
     ],

@@ -89,6 +89,6 @@ def _margins(model, X_train, y_train, X_test, y_test):
         for part, X, y in (("train", X_train, y_train), ("test", X_test, y_test)):
             z = margins(model, X, y, geometric=True)
             found[f"{part}_geometric"] = margin_statistics(z, quantiles=(0.05,)).as_dict()
-    except ValueError:  # no weight vector a score: SVC with more than two classes, for one
+    except ValueError:  # no weight vector per score: SVC with more than two classes, for one
         found["train_geometric"] = found["test_geometric"] = None
     return found

@@ -170,7 +170,7 @@ class TrainingData(NamedTuple):
     """Validated rows of positive weight, and where they stood in what was given."""
 
     X: Any  # C-contiguous array or canonical CSR, float32 or float64
-    codes: np.ndarray  # index into ``classes_``, one a row
+    codes: np.ndarray  # index into ``classes_``, one per row
     weights: np.ndarray  # sample weight times class weight
     sample_weights: np.ndarray  # without the class weights
     kept: np.ndarray | None  # positions of these rows among those given, None if all
@@ -310,7 +310,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             )
 
     def _class_weights(self, codes, sample_weights):
-        """Return one weight a class; "balanced" gives every class the same total."""
+        """Return one weight per class; "balanced" gives every class the same total."""
         wanted = getattr(self, "class_weight", None)
         if wanted is None:
             return np.ones(len(self.classes_))
@@ -381,7 +381,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
     # ------------------------------------------------------------------ two classes or more
 
     def _sign_vectors(self, codes):
-        """Return the label vectors of the two-class problems: one for two classes, else one a class."""
+        """Return the label vectors of the two-class problems: one for two classes, else one per class."""
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.where(codes == positive, 1.0, -1.0) for positive in positives]
 
@@ -418,7 +418,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         )
 
     def _progress(self, k, n_problems, context):
-        """Return what a solver calls once an iteration: it prints, informs callbacks, and says whether to stop."""
+        """Return what a solver calls once per iteration: it prints, informs callbacks, and says whether to stop."""
         if context is None and not self.verbose:
             return None
         which = f" class {self.classes_[k]!r}" if n_problems > 1 else ""
@@ -479,7 +479,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             self.coef_, self.intercept_ = coefs, np.zeros(len(coefs))
 
     def _store_kernel(self, data, alphas, kernel):
-        """Set ``dual_coef_``, ``support_`` and what prediction needs from one coefficient a row and problem."""
+        """Set ``dual_coef_``, ``support_`` and what prediction needs from one coefficient per row and problem."""
         alphas = np.vstack(alphas)
         used = np.flatnonzero(alphas.any(axis=0))
         self.support_ = used if data.kept is None else data.kept[used]
@@ -497,7 +497,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
             self.multipliers_[:, data.kept] = found
 
     def decision_function(self, X: ArrayLike) -> np.ndarray:
-        """Return the score of every sample: one number for two classes, one a class for more.
+        """Return the score of every sample: one number for two classes, one per class for more.
 
         Parameters
         ----------

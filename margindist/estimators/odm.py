@@ -41,7 +41,7 @@ class ODMClassifier(MarginClassifier):
         \tfrac12 \|w\|^2 + \frac{\lambda}{m (1-\theta)^2} \sum_i (\xi_i^2 + \mu \epsilon_i^2), \qquad
         \xi_i = \max(0, 1 - \theta - z_i), \; \epsilon_i = \max(0, z_i - 1 - \theta),
 
-    which is convex and is solved to a certified optimum. For more classes (mcODM) it has one weight vector a class,
+    which is convex and is solved to a certified optimum. For more classes (mcODM) it has one weight vector per class,
     :math:`\tfrac12 \sum_l \|w_l\|^2` in front, and the margin
 
     .. math:: z_i = w_{y_i} \cdot x_i - \max_{l \ne y_i} w_l \cdot x_i .
@@ -83,7 +83,7 @@ class ODMClassifier(MarginClassifier):
         memory of three Gram matrices of all samples.
 
     multi_class : {"direct", "ovr"}, default="direct"
-        For more than two classes: the joint problem, or one two-class problem a class against the rest.
+        For more than two classes: the joint problem, or one two-class problem per class against the rest.
 
     outer : {"concave", "frozen"}, default="concave"
         How a round of the joint problem treats the score of the runner-up class where margins are above the band:
@@ -362,7 +362,7 @@ class ODMClassifierCV(GridSearchClassifier):
     r"""Optimal margin distribution machine whose parameters are chosen by cross-validation.
 
     The same choice as ``GridSearchCV(ODMClassifier(...), grid)`` makes, up to solver tolerance. Kernels are factorised
-    once a fold. For two classes (and one against the rest) Newton's method starts from the solution for the ``lam``
+    once per fold. For two classes (and one against the rest) Newton's method starts from the solution for the ``lam``
     before, with the same ``mu`` and ``theta``; from there one to three steps are left.
 
     The joint problem of more classes is not convex, and from another start its rounds may end elsewhere: there every

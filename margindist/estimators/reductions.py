@@ -179,7 +179,7 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
     classes_ : ndarray of shape (n_classes,)
     code_book_ : ndarray of shape (n_classes, 2**(n_classes - 1) - 1)
         -1 or +1: the side of each class in each split. The last class is always positive.
-    estimators_ : list of the fitted classifiers, one a column of the code book
+    estimators_ : list of the fitted classifiers, one per column of the code book
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (n_features_in_,)
 
@@ -214,7 +214,7 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
 
     @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit one classifier a split of the classes.
+        """Fit one classifier per split of the classes.
 
         Parameters
         ----------

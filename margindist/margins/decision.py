@@ -78,7 +78,7 @@ def margins(estimator: Any, X: ArrayLike, y: ArrayLike, *, geometric: bool = Fal
         raise TypeError(f"margins needs a classifier, but {name} has no classes_.")
     if len(classes) > 2 and getattr(last, "decision_function_shape", None) == "ovo":
         raise ValueError(
-            f"margins needs one score a class, but {type(last).__name__} gives one a pair of classes; set "
+            f"margins needs one score per class, but {type(last).__name__} gives one per pair of classes; set "
             "decision_function_shape='ovr'."
         )
     scores, codes = _scores_and_codes(decision, y, classes)
@@ -91,7 +91,7 @@ def margins_from_decision(decision: ArrayLike, y: ArrayLike, classes: ArrayLike 
     Parameters
     ----------
     decision : array-like of shape (n_samples,) or (n_samples, n_classes)
-        Scores: one a sample, positive for the second of two classes, or one a class. Probabilities or votes a class
+        Scores: one per sample, positive for the second of two classes, or one per class. Probabilities or votes per class
         will do as well.
     y : array-like of shape (n_samples,)
         True labels.
@@ -169,7 +169,7 @@ def _positive_root(squares):
 
 
 def _weight_products(classifier, scores):
-    """Return the inner products of the weight vectors, one row and one column a score.
+    """Return the inner products of the weight vectors, one row and one column per score.
 
     A kernel model's weight vectors are ``Σ α_i φ(x_i)``; their products follow from its own scores of the support
     vectors, whatever the kernel.
@@ -188,7 +188,7 @@ def _weight_products(classifier, scores):
         if len(coef) == n_scores:
             return coef @ coef.T
     raise ValueError(
-        f"margins: geometric=True needs one weight vector a score, in coef_ or as dual_coef_ with support_vectors_; "
+        f"margins: geometric=True needs one weight vector per score, in coef_ or as dual_coef_ with support_vectors_; "
         f"this {type(classifier).__name__} does not keep them, so take geometric=False."
     )
 

@@ -44,7 +44,7 @@ def _drawings(found: Findings) -> list[tuple[str, str, Callable]]:
     if kind == "time":
         return [("", "Processor seconds, mean over splits.", _times)]
     if kind == "influence":
-        return [("", "Test accuracy with one parameter varied, mean over splits; a line a data set.", _influence)]
+        return [("", "Test accuracy with one parameter varied, mean over splits; a line per data set.", _influence)]
     if kind == "updates":
         by = "updates" if found.experiment.settings.get("x") == "updates" else "processor seconds"
         return [("", f"Margin reached after so many {by}, mean over draws.", _updates)]

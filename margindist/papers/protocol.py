@@ -28,7 +28,7 @@ _LEVELS = 101  # quantiles kept of a distribution of margins
 _DIGITS = 6
 _LARGEST_GRAM = 12_000
 _WARM: set[tuple[str, str]] = set()  # methods whose code this process has compiled
-_ABSENT: dict[tuple, str] = {}  # asked for once a process: a network that does not answer takes its time
+_ABSENT: dict[tuple, str] = {}  # asked for once per process: a network that does not answer takes its time
 
 
 class Parts(NamedTuple):
@@ -367,7 +367,7 @@ def _time(experiment, method, parts, choose):
 
 
 def _warm_up(experiment, method, parts, choose):
-    """Choose and fit on a few rows first, once a process: what is compiled then is not compiled while a clock runs."""
+    """Choose and fit on a few rows first, once per process: what is compiled then is not compiled while a clock runs."""
     if (experiment.paper.key, method.key) in _WARM:
         return
     rows = np.concatenate([np.flatnonzero(parts.y == label)[: 2 * (choose.folds or 1)] for label in np.unique(parts.y)])

@@ -89,7 +89,7 @@ def win_tie_loss(comparisons: Sequence[Comparison], alpha: float = 0.05) -> tupl
 
 
 def wilcoxon(first: ArrayLike, second: ArrayLike) -> Comparison:
-    """Compare two methods over data sets by Wilcoxon's signed-rank test (Demsar, 2006), a mean score a data set."""
+    """Compare two methods over data sets by Wilcoxon's signed-rank test (Demsar, 2006), a mean score per data set."""
     differences = np.round(np.asarray(first, dtype=float) - np.asarray(second, dtype=float), _DIGITS)
     if differences.size == 0:
         return _UNTESTED
@@ -113,14 +113,14 @@ def holm(p_values: ArrayLike) -> np.ndarray:
 
 
 def average_ranks(scores: ArrayLike) -> np.ndarray:
-    """Return each method's rank averaged over data sets; `scores` has a row a data set, and 1 is the best rank."""
+    """Return each method's rank averaged over data sets; `scores` has a row per data set, and 1 is the best rank."""
     return stats.rankdata(-np.round(np.asarray(scores, dtype=float), _DIGITS), axis=1).mean(axis=0)
 
 
 def friedman(scores: ArrayLike) -> tuple[float, float]:
     """Test whether all methods are alike: Friedman's statistic in Iman and Davenport's form, and its p-value.
 
-    `scores` has a row a data set and a column a method. Friedman's chi-square is corrected for ties.
+    `scores` has a row per data set and a column per method. Friedman's chi-square is corrected for ties.
     """
     scores = np.asarray(scores, dtype=float)
     n, k = scores.shape

@@ -1,4 +1,4 @@
-"""One SQLite file of results, a row a cell, written whole or not at all.
+"""One SQLite file of results, a row per cell, written whole or not at all.
 
 A *cell* is the smallest piece of work that is kept: one method on one split of one data set in one experiment. Several
 runners may work on one store. Before a runner begins a cell it *claims* it; the claim of a runner that has died (its

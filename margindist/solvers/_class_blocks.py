@@ -18,7 +18,7 @@ _PART = 2**18  # scores held at a time
 
 
 class Losses(NamedTuple):
-    """What every row pays; apart from the rows, so that most code is compiled once and not once a storage."""
+    """What every row pays; apart from the rows, so that most code is compiled once and not once per storage."""
 
     codes: np.ndarray  # class of each row
     prices: np.ndarray  # c_i

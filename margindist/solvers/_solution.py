@@ -17,7 +17,7 @@ _ROUNDING = 1e-13  # relative error of an objective's value: what a difference o
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
 _LONGEST = 1e9  # a hard margin needs weights at least this long (in units of the longest row): not separable
 
-# A solver calls ``report(iteration, coef, objective, gap)`` once an iteration; True asks it to stop.
+# A solver calls ``report(iteration, coef, objective, gap)`` once per iteration; True asks it to stop.
 Report = Callable[[int, np.ndarray, float, float], bool]
 
 

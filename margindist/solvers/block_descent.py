@@ -98,7 +98,7 @@ def solve(problem, options, start=None):
     Returns
     -------
     Solution
-        ``coef`` has one coefficient a row; status "infeasible" says that a hard margin does not exist.
+        ``coef`` has one coefficient per row; status "infeasible" says that a hard margin does not exist.
     """
     objective, gram, signs, weights = problem
     tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)

@@ -492,7 +492,7 @@ def _solutions(coefs, alphas, values, gaps):
 
 
 def _moments(rows, targets, weights):
-    """Return scatter matrix B, g (one column a target), mean row and mean targets; means are 0 without a bias."""
+    """Return scatter matrix B, g (one column per target), mean row and mean targets; means are 0 without a bias."""
     total, everything = weights.sum(), np.arange(n_rows(rows))
     if rows.bias:
         mean = weighted_sums(rows, weights[:, None])[0] / total

@@ -42,7 +42,7 @@ class KernelState(NamedTuple):
 
     X: Any  # stored examples; None for precomputed kernels
     numbers: np.ndarray  # their positions among all rows seen
-    coef: np.ndarray  # one row a problem, one column a stored example
+    coef: np.ndarray  # one row per problem, one column per stored example
     owners: np.ndarray  # columns of the negative and the positive example of each problem's pair, -1 if not yet there
     pair: np.ndarray  # their squared lengths
     tracks: list  # one record a problem
@@ -157,7 +157,7 @@ def _learn_block(method, gram, squares, offset, order, signs, values, coef, owne
 
 
 def learn(method, kernel, X, signs, state):
-    """Learn from new rows in order, ``signs`` one row a problem; return the new state."""
+    """Learn from new rows in order, ``signs`` one row per problem; return the new state."""
     start, n = 0, X.shape[0]
     while start < n:
         room = len(state.numbers) + 256
@@ -240,7 +240,7 @@ def _n_updates(state):
 
 
 def _margins(method, kernel, X, signs, gram, coef, owners, state, which):
-    """Return the margins of all rows, one row a problem."""
+    """Return the margins of all rows, one row per problem."""
     if len(which) == 0:
         return np.empty((0, X.shape[0]))
     used = _used(coef, owners)

@@ -101,7 +101,7 @@ def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_ite
     Returns
     -------
     list of list of Solution
-        For each objective one a label vector.
+        For each objective one per label vector.
     """
     share = weights / weights.sum()
     answers = [[None] * len(sign_vectors) for _ in objectives]

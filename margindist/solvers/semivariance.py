@@ -58,7 +58,7 @@ class KernelFeatures(NamedTuple):
         return 1.0 + 1.0 / self.spectrum
 
     def sample_coef(self, coef):
-        """Return one coefficient a sample for coefficients of the features."""
+        """Return one coefficient per sample for coefficients of the features."""
         return self.weights * (self.rows.X @ (coef / self.spectrum))
 
 
