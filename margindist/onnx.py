@@ -56,8 +56,8 @@ def to_onnx(
 ) -> "onnx.ModelProto":
     """Return a fitted classifier as an ONNX model.
 
-    The model has two outputs: ``label``, and ``scores`` with the values of ``decision_function``, one per sample for two
-    classes and one per class for more.
+    The model has two outputs: ``label``, and ``scores`` with the values of ``decision_function``, one per sample for
+    two classes and one per class for more.
 
     Parameters
     ----------

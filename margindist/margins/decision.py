@@ -91,8 +91,8 @@ def margins_from_decision(decision: ArrayLike, y: ArrayLike, classes: ArrayLike 
     Parameters
     ----------
     decision : array-like of shape (n_samples,) or (n_samples, n_classes)
-        Scores: one per sample, positive for the second of two classes, or one per class. Probabilities or votes per class
-        will do as well.
+        Scores: one per sample, positive for the second of two classes, or one per class. Probabilities or votes per
+        class will do as well.
     y : array-like of shape (n_samples,)
         True labels.
     classes : array-like of shape (n_classes,), default=None

@@ -1,6 +1,6 @@
 """The tables and figures of the five papers as data: what was run on what, and every number that was printed.
 
-One TOML file per paper in ``papers/`` says which data sets, methods, parameters, splits and statistics an experiment has,
+One TOML file per paper in ``papers/`` says which data sets, methods, parameters, splits and statistics it has, and
 ``papers/methods.toml`` which estimator stands for which method. :func:`experiments` reads them all, checks them and
 returns frozen objects. Numbers were taken from the papers' text and checked twice;
 :func:`margindist.papers.consistency.inconsistencies` sets them against the averages and counts that the papers

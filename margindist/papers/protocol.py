@@ -367,7 +367,7 @@ def _time(experiment, method, parts, choose):
 
 
 def _warm_up(experiment, method, parts, choose):
-    """Choose and fit on a few rows first, once per process: what is compiled then is not compiled while a clock runs."""
+    """Choose and fit on a few rows first, once per process: nothing is compiled then while a clock runs."""
     if (experiment.paper.key, method.key) in _WARM:
         return
     rows = np.concatenate([np.flatnonzero(parts.y == label)[: 2 * (choose.folds or 1)] for label in np.unique(parts.y)])

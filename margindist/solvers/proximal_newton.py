@@ -21,7 +21,7 @@ identity plus few outer products: J_i = Σ_j b_ij b_ij' with one b for each lowe
 
 needs a system of their number only, whatever the number of columns (Woodbury). Otherwise conjugate gradients are the
 way, whose products cost O(nnz k), so that nothing is limited. They are preconditioned by the diagonal blocks
-I + Σ_i J_ll x_i x_i', one per class, factorised and kept as long as they serve (of some rows only, where there are many),
+I + Σ_i J_ll x_i x_i', one per class, factorised and kept as long as they serve (of some rows only, where many),
 or by the diagonal where there are many columns. All J_i nearly vanish on vectors that are equal in all classes, which
 the blocks do not know: the mean over the classes is taken out, and has a matrix of its own.
 
