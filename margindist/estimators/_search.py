@@ -24,8 +24,6 @@ from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from margindist.estimators._base import (
-    COMMON_PARAMETERS,
-    KERNEL_PARAMETERS,
     MarginClassifier,
     Requirement,
     TrainingData,
@@ -41,7 +39,7 @@ _GAMMA_KERNELS = ("rbf", "poly", "sigmoid")
 POWERS_OF_FOUR = tuple(2.0**k for k in range(-10, 11, 2))
 
 
-def each(requirement):
+def _each(requirement):
     """Require a sequence of what the requirement allows, at least one."""
 
     def test(values):
@@ -53,10 +51,7 @@ def each(requirement):
     return Requirement(test, f"a sequence with at least one entry, each {requirement.text}")
 
 
-SEARCH_PARAMETERS = {
-    **KERNEL_PARAMETERS,
-    **COMMON_PARAMETERS,
-    "gammas": each(KERNEL_PARAMETERS["gamma"]),
+_SEARCH_PARAMETERS = {
     "cv": Requirement(
         lambda value: (
             value is None
@@ -188,7 +183,13 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
     """Base of the searches: folds, scores, choice and prediction. A subclass solves one fold for all points."""
 
     _classifier: type  # what is fitted with the best parameters
-    _grids: dict[str, str] = {}  # parameter of that classifier: parameter here with its values
+    _searched: tuple[str, ...]  # its parameters on the grid; "C" has its values in ``Cs`` here
+
+    def __init_subclass__(cls, **named):
+        super().__init_subclass__(**named)
+        required = cls._classifier._requirements
+        grids = {f"{name}s": _each(required[name]) for name in cls._searched}
+        cls._requirements = {**required, **grids, **_SEARCH_PARAMETERS}
 
     @fitting
     def fit(
@@ -222,7 +223,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
             rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
         labels = np.asarray(y).reshape(-1)
         weights = self._validate_weights(sample_weight, len(labels))
-        grid = {name: list(getattr(self, where)) for name, where in self._grids.items()}
+        grid = {name: list(getattr(self, f"{name}s")) for name in self._searched}
         if self.kernel not in _GAMMA_KERNELS:
             del grid["gamma"]
         points = list(ParameterGrid(grid))
@@ -259,7 +260,10 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
     def _score_grid(self, rows, labels, weights, weighted, splits, points):
         """Return the scores of all points (first axis) on all folds."""
         scores = np.empty((len(points), len(splits)))
-        template, behind, failures, unscored = self._template(), 0, [], []
+        template = self._template()
+        behind = 0
+        failures = []
+        unscored = []
 
         def solve(members, shared, train, test):
             try:
@@ -277,11 +281,12 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
                 template.set_params(gamma=gamma)
             shared = self._shared_kernel_values(template, rows)
             tasks = (delayed(solve)(members, shared, *split) for split in splits)
-            for number, (column, missed, *trouble) in enumerate(Parallel(n_jobs=self.n_jobs, prefer="threads")(tasks)):
+            solved = Parallel(n_jobs=self.n_jobs, prefer="threads")(tasks)
+            for number, (column, missed, failed, trouble) in enumerate(solved):
                 scores[members, number] = column
                 behind += missed
-                failures += trouble[0]
-                unscored += trouble[1]
+                failures += failed
+                unscored += trouble
             if self.verbose:
                 which = "" if gamma is None else f" gamma={gamma}:"
                 print(f"[{type(self).__name__}]{which} {len(members)} points on {len(splits)} folds")

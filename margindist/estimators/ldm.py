@@ -21,7 +21,7 @@ from margindist.estimators._base import (
     optional,
 )
 from margindist.estimators._kernel_features import KernelFeatures
-from margindist.estimators._search import GRID_TOL, SEARCH_PARAMETERS, GridSearchClassifier, each
+from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.kernels import (
     CachedGram,
     FullGram,
@@ -647,14 +647,7 @@ class LDMClassifierCV(GridSearchClassifier):
     """
 
     _classifier = LDMClassifier
-    _grids = {"C": "Cs", "lambda1": "lambda1s", "lambda2": "lambda2s", "gamma": "gammas"}
-    _requirements = {
-        **SEARCH_PARAMETERS,
-        "Cs": each(LDMClassifier._requirements["C"]),
-        "lambda1s": each(LDMClassifier._requirements["lambda1"]),
-        "lambda2s": each(LDMClassifier._requirements["lambda2"]),
-        "max_iter": LDMClassifier._requirements["max_iter"],
-    }
+    _searched = ("C", "lambda1", "lambda2", "gamma")
 
     def __init__(
         self,
@@ -695,7 +688,8 @@ class LDMClassifierCV(GridSearchClassifier):
 
     def _decision_values(self, fold, points):
         objectives = [LDM(float(p["C"]), float(p["lambda1"]), float(p["lambda2"])) for p in points]
-        data, linear, gram = fold.data, self.kernel == "linear", None
+        data = fold.data
+        linear = self.kernel == "linear"
         if data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives):
             return self._fit_each(fold, points)
         if linear and n_columns(rows := as_rows(data.X, self.fit_intercept)) < data.X.shape[0]:

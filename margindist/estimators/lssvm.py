@@ -18,7 +18,7 @@ from margindist.estimators._base import (
     fitting,
     one_of,
 )
-from margindist.estimators._search import POWERS_OF_FOUR, SEARCH_PARAMETERS, GridSearchClassifier, combine, each
+from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier, combine
 from margindist.solvers._rows import as_rows, weighted_sums
 from margindist.solvers.least_squares import (
     Path,
@@ -436,13 +436,7 @@ class LSSVMClassifierCV(GridSearchClassifier):
     """
 
     _classifier = LSSVMClassifier
-    _grids = {"C": "Cs", "gamma": "gammas"}
-    _requirements = {
-        **SEARCH_PARAMETERS,
-        "gammas": each(GAMMA_PER_FEATURE),
-        "Cs": each(LSSVMClassifier._requirements["C"]),
-        "space": LSSVMClassifier._requirements["space"],
-    }
+    _searched = ("C", "gamma")
 
     def __init__(
         self,

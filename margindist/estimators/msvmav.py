@@ -15,7 +15,7 @@ from margindist.estimators._base import (
     MarginClassifier,
     fitting,
 )
-from margindist.estimators._search import POWERS_OF_FOUR, SEARCH_PARAMETERS, GridSearchClassifier, each
+from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
 from margindist.kernels import cholesky_factor
 from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
@@ -300,12 +300,7 @@ class MSVMAvClassifierCV(GridSearchClassifier):
     """
 
     _classifier = MSVMAvClassifier
-    _grids = {"alpha": "alphas", "beta": "betas", "gamma": "gammas"}
-    _requirements = {
-        **SEARCH_PARAMETERS,
-        "alphas": each(MSVMAvClassifier._requirements["alpha"]),
-        "betas": each(MSVMAvClassifier._requirements["beta"]),
-    }
+    _searched = ("alpha", "beta", "gamma")
 
     def __init__(
         self,
@@ -341,7 +336,9 @@ class MSVMAvClassifierCV(GridSearchClassifier):
         self.n_jobs = n_jobs
 
     def _decision_values(self, fold, points):
-        data, linear, metric = fold.data, self.kernel == "linear", 1.0
+        data = fold.data
+        linear = self.kernel == "linear"
+        metric = 1.0
         if linear:
             rows = as_rows(data.X, self.fit_intercept)
             if n_columns(rows) * data.X.shape[0] > _LARGEST_DENSE:

@@ -20,7 +20,7 @@ from margindist.estimators._base import (
     one_of,
     optional,
 )
-from margindist.estimators._search import GRID_TOL, SEARCH_PARAMETERS, GridSearchClassifier, each
+from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.kernels import cholesky_factor
 from margindist.objectives import ODM
 from margindist.solvers import coordinate_descent, multiclass, newton
@@ -471,15 +471,7 @@ class ODMClassifierCV(GridSearchClassifier):
     """
 
     _classifier = ODMClassifier
-    _grids = {"lam": "lams", "mu": "mus", "theta": "thetas", "gamma": "gammas"}
-    _requirements = {
-        **SEARCH_PARAMETERS,
-        "lams": each(ODMClassifier._requirements["lam"]),
-        "mus": each(ODMClassifier._requirements["mu"]),
-        "thetas": each(ODMClassifier._requirements["theta"]),
-        "multi_class": ODMClassifier._requirements["multi_class"],
-        "outer": ODMClassifier._requirements["outer"],
-    }
+    _searched = ("lam", "mu", "theta", "gamma")
 
     def __init__(
         self,
