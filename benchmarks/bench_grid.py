@@ -46,7 +46,7 @@ def seconds(function):
 
 
 def grid_of(search):
-    return {name: getattr(search, where) for name, where in search._grids.items() if name != "gamma"}
+    return {name: getattr(search, f"{name}s") for name in search._searched if name != "gamma"}
 
 
 def compare(name):
