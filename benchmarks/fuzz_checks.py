@@ -32,7 +32,8 @@ KINDS = {
 
 VALUE_ROUNDING = 1e-6  # relative to the sum of the terms' absolute values
 BOUND_ROUNDING = 1e-9
-CANCELLATION = 64 * np.finfo(float).eps  # relative to what cancels
+EPSILON = np.finfo(float).eps
+CANCELLATION = 64 * EPSILON  # relative to what cancels
 OBJECTIVES = {
     "LDMClassifier": oracles.ldm,
     "ODMClassifier": oracles.odm,
@@ -164,6 +165,8 @@ def _check_warnings(fit):
             continue  # scikit-learn's own
         if "number of unique classes" in text:
             continue
+        if fit.case.name.endswith("CV") and "least populated class" in text:
+            continue  # of scikit-learn's folds, as in any search of its own
         if not re.match(r"\w+Classifier(CV)?\b", text):
             fit.fail("message", f"{caught.category.__name__}: {text} ({caught.filename.rsplit('/', 1)[-1]})")
 
@@ -175,7 +178,10 @@ def _check_finite(fit):
         values = _numbers(value)
         if np.isfinite(values).all():
             continue
-        if name in MAY_BE_INFINITE and fit.warned and not np.isnan(values).any():
+        may_be_infinite = name in MAY_BE_INFINITE
+        # By definition a hard margin's objective is infinite where margins fall short, and Algorithm 1 has no help.
+        may_be_infinite |= name == "objective_" and fit.parameters.get("solver") == "dcd"
+        if may_be_infinite and fit.warned and not np.isnan(values).any():
             continue
         fit.fail("nan", f"{name} has {'nan' if np.isnan(values).any() else 'inf'}")
 
@@ -352,7 +358,9 @@ def _check_objectives(fit, name, problem, found, pools):
             if not same and not (fit.warned and np.isinf(claimed)):
                 fit.fail("value", f"objective_ {claimed:.12g}, by definition {float(value.value):.12g}, gap {gap:.1e}")
         if name in CERTIFIED and not joint:
-            bound = claimed - gap * abs(claimed) if np.isfinite(gap) else -np.inf
+            # A gap of 1 beside an objective of 1e24 does not tell a bound of 0 from one of -1e8: it has 16 digits.
+            bound = claimed - gap * abs(claimed) - 4.0 * EPSILON * (1.0 + gap) * abs(claimed)
+            bound = bound if np.isfinite(gap) else -np.inf
             pools.setdefault((_settings(fit), k), []).append(Claim(fit, problem, value, bound))
 
 

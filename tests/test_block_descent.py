@@ -244,3 +244,18 @@ def test_an_empty_row_costs_its_loss_and_nothing_else(rng):
         solution = solve(Problem(objective, gram, signs, np.ones(30)), Options(tol=1e-6, max_iter=10000))
         assert solution.status == "optimal"
         np.testing.assert_allclose(solution.objective, optimum(objective, gram.values, signs, np.ones(30)), rtol=1e-6)
+
+
+def hopeless(rng):
+    """Return a problem whose weights and values are of so different sizes that steps in the dual get nowhere."""
+    X = rng.standard_normal((80, 3)) * np.exp(3.0 * rng.standard_normal((80, 3)))
+    signs, weights = np.where(rng.random(80) < 0.5, 1.0, -1.0), 10.0 ** rng.uniform(-6, 6, 80)
+    return Problem(LDM(400.0, 30.0, 3000.0), gram_matrix(X, Kernel("linear")).whole(), signs, weights)
+
+
+def test_steps_that_get_nowhere_end_early(rng):
+    problem = hopeless(rng)
+    for solve, most in ((block_descent.solve, 20), (block_descent.solve_dcd, 400)):
+        found = solve(problem, Options(tol=1e-4))
+        assert found.status == "stalled" and found.n_iter < most
+    assert block_descent.solve_dcd(problem, Options(tol=1e-4, max_iter=50)).status == "iteration limit"

@@ -15,7 +15,7 @@ from sklearn.svm import SVC, LinearSVC
 from margindist import LDMClassifier
 from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
-from margindist.solvers import interior_point, stochastic
+from margindist.solvers import augmented_lagrangian, interior_point, stochastic
 from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem, Solution, Status
 from tests.reference import ldm as reference
@@ -193,10 +193,41 @@ def wide(kind):
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
 def test_many_columns(kind, C):
     X, y = wide(kind)
-    model = LDMClassifier(C, random_state=0).fit(X, y)
-    assert model.solver_ == "coordinate-descent" and model.n_iter_ < 300
     best = LDMClassifier(C, solver="interior-point", tol=1e-6).fit(X, y)
-    assert model.objective_ - best.objective_ <= 1.01e-4 * model.objective_
+    for solver in ("auto", "coordinate-descent"):
+        model = LDMClassifier(C, solver=solver, random_state=0).fit(X, y)
+        assert model.n_iter_ < 300
+        assert model.objective_ - best.objective_ <= 1.01e-4 * model.objective_
+
+
+@pytest.mark.parametrize("form", [np.asarray, np.float32, sp.csr_array])
+def test_interior_points_of_few_rows_work_in_their_span(monkeypatch, form):
+    rng = np.random.default_rng(0)
+    X, signs = np.round(rng.normal(size=(12, 400)), 2).astype(np.float32).astype(float), np.repeat([-1.0, 1.0], 6)
+    widths = []
+
+    def gram(rows, *others):
+        widths.append(interior_point.n_columns(rows))
+        return products(rows, *others)
+
+    products = interior_point.gram
+    monkeypatch.setattr(interior_point, "gram", gram)
+    for C in (1e-3, 1.0, np.inf):
+        options = {"C": C, "lambda1": 3.0, "tol": 1e-8}
+        model = LDMClassifier(**options, solver="interior-point").fit(form(X), signs)
+        assert set(widths) == {12} and model.coef_.shape == (1, 400)
+        other = LDMClassifier(**options, solver="block").fit(X, signs)
+        assert model.objective_ == pytest.approx(other.objective_, rel=2e-8)
+        np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-4 * np.abs(other.coef_).max())
+    assert LDMClassifier().fit(form(np.tile(X, 4)), signs).solver_ == "interior-point"
+
+
+def test_conjugate_gradients_that_do_not_converge_end_the_augmented_lagrangian():
+    rng = np.random.default_rng(0)
+    X = (rng.random((180, 500)) < 0.5) * 10.0 ** rng.uniform(-4, 4, 500)
+    signs = np.where(rng.random(180) < 0.5, -1.0, 1.0)
+    found = augmented_lagrangian.solve(Problem(LDM(0.2, 1000.0, 150.0), as_rows(X), signs, np.ones(180)), Options(1e-4))
+    assert found.status is Status.STALLED and found.n_iter < 100
 
 
 @pytest.mark.parametrize("failure", ["stalls", "loses all digits"])
@@ -557,7 +588,8 @@ def test_bad_data_gets_one_sentence():
     for bad_X, bad_y, message in [
         (broken, signs, "contains NaN"),
         (np.where(np.isnan(broken), np.inf, broken), signs, "contains infinity"),
-        (X, np.ones(len(X)), "at least 2 classes, but y contains only one class"),
+        (X, np.ones(len(X), dtype=int), "at least 2 classes, but y contains only one class: 1\\.$"),
+        (X, np.full(len(X), "a"), "only one class: 'a'\\.$"),
         (X[:0], signs[:0], "0 sample"),
         (X[:5], signs, "inconsistent numbers of samples"),
         (X, np.array([1, "a"] * 20, dtype=object), "mix|Unknown|uniformly strings or numbers|not supported"),

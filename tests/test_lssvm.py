@@ -238,3 +238,14 @@ def test_dependent_columns_at_a_high_price():
     assert model.duality_gap_ <= 1e-6
     shared = LSSVMClassifier(3e8, tol=1e-6).fit(X[:, ::3], y)  # three equal columns share one weight
     np.testing.assert_allclose(model.decision_function(X), shared.decision_function(X[:, ::3]), atol=1e-4)
+
+
+@pytest.mark.parametrize("space", ["dual", "empirical"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_lost_digits_do_not_lead_away_from_the_minimum(space):
+    rng = np.random.default_rng(0)
+    for shape in ((14, 18), (18, 14)):
+        X, y = 1e-2 * rng.standard_normal(shape) * 10.0 ** rng.uniform(-4, 4, shape[1]), rng.integers(2, size=shape[0])
+        X[:, 3] += 1e6
+        model = LSSVMClassifier(1e8, space=space, fit_intercept=False).fit(X, y)
+        assert model.objective_ <= 1.001 * 0.5e8 * len(y)  # that of no weights at all

@@ -58,6 +58,23 @@ def test_the_better_of_two_has_the_lower_objective_and_the_higher_bound():
     assert better(low, solution(np.nan)._replace(objective=np.nan)) is low
 
 
+def test_a_borrowed_bound_leaves_the_error_of_the_value_in_the_gap():
+    rough = solution(0.5)._replace(objective=10.0, error=1.0)  # the exact value is up to 11; the minimum is at least 6
+    tight = solution(0.2)._replace(objective=12.0)  # at least 9.6
+    assert rough.least == pytest.approx(6.0)
+    for both in (better(rough, tight), better(tight, rough)):
+        assert (both.objective, both.error) == (10.0, 1.0)
+        assert both.gap == pytest.approx((11.0 - 9.6) / 10.0)
+    assert better(rough, solution(0.1)._replace(objective=10.5)).objective == 10.5  # nothing is known to be lower
+
+
+def test_a_bound_that_rounding_has_spoilt_is_not_borrowed():
+    low = solution(0.5)._replace(objective=10.0)
+    far = solution(0.0)._replace(objective=1e14)  # proves that the minimum is that, but for rounding
+    assert better(low, far).gap == better(far, low).gap == 0.5
+    assert far.least < 1e14 - 100.0
+
+
 def outcome(gap, status):
     return lambda best: solution(gap, n_iter=3, status=status)
 

@@ -61,6 +61,12 @@ def fitting(method):
     return all_or_nothing(with_callbacks(method), anew=method.__name__ == "fit")
 
 
+def _quietly(solve, *args):
+    """Call a solver: what overflows in it shows in its solution, or is an error there."""
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        return solve(*args)
+
+
 def all_or_nothing(method, *, anew=False):
     """Make a method leave the estimator as it was if it fails; ``anew`` forgets beforehand what was learnt."""
 
@@ -236,7 +242,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes, but y contains only one class: "
-                f"{self.classes_[0]!r}."
+                f"{self.classes_.tolist()[0]!r}."
             )
         return codes
 
@@ -401,7 +407,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         try:
             with _threadpools().limit(limits=1, user_api="blas"):
                 solutions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                    delayed(solve)(k, signs, self._progress(k, len(problems), context))
+                    delayed(_quietly)(solve, k, signs, self._progress(k, len(problems), context))
                     for k, signs in enumerate(problems)
                 )
         except (np.linalg.LinAlgError, ArithmeticError) as error:  # only rounding and overflow lead there
@@ -421,7 +427,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         """Return what a solver calls once per iteration: it prints, informs callbacks, and says whether to stop."""
         if context is None and not self.verbose:
             return None
-        which = f" class {self.classes_[k]!r}" if n_problems > 1 else ""
+        which = f" class {self.classes_.tolist()[k]!r}" if n_problems > 1 else ""
 
         def report(iteration, coef, objective, gap):
             if self.verbose:

@@ -7,7 +7,7 @@ import numpy as np
 from margindist.kernels import cholesky_factor
 from margindist.solvers._kernel_certificate import certify_features, certify_rounds
 from margindist.solvers._rows import as_rows
-from margindist.solvers._solution import Status, conclude
+from margindist.solvers._solution import Status, better, conclude
 
 
 class KernelFeatures:
@@ -29,7 +29,7 @@ class KernelFeatures:
     @property
     def rows(self):
         """The features as rows for a solver."""
-        return as_rows(self.factor.features)
+        return as_rows(_columns(self.factor))
 
     def solve(self, problem, goal, solve, start=None):
         """Solve a two-class problem and prove it for the kernel, with finer features if these do not allow a proof.
@@ -54,8 +54,9 @@ class KernelFeatures:
 
         def attempt(factor, start):
             if start is not None:
-                start = start._replace(coef=factor.features.T @ start.coef)
-            found = solve(as_rows(factor.features), start)
+                start = start._replace(coef=_columns(factor).T @ start.coef)
+            found = solve(as_rows(_columns(factor)), start)
+            found = found._replace(coef=found.coef[: factor.features.shape[1]])
             if found.status is Status.INFEASIBLE:
                 return found._replace(coef=factor.coefficients(found.coef))
             enough = goal(found.objective)
@@ -66,8 +67,8 @@ class KernelFeatures:
         if first.status is not Status.STALLED or self.gram is None:
             return first
         second = attempt(self._finer_factor(), first)
-        best = second if second.status is Status.OPTIMAL or second.objective < first.objective else first
-        return best._replace(n_iter=first.n_iter + second.n_iter)
+        best = better(first, second)
+        return conclude(best._replace(n_iter=first.n_iter + second.n_iter), goal(best.objective), second.status)
 
     def solve_joint(self, problem, tol, solve, start=None):
         """Solve the joint problem of several classes as :meth:`solve` does; the solutions are rounds."""
@@ -75,8 +76,9 @@ class KernelFeatures:
 
         def attempt(factor, start):
             if start is not None:
-                start = start._replace(coef=start.coef @ factor.features)
-            found = solve(as_rows(factor.features), start)
+                start = start._replace(coef=start.coef @ _columns(factor))
+            found = solve(as_rows(_columns(factor)), start)
+            found = found._replace(coef=found.coef[:, : factor.features.shape[1]])
             return found, certify_rounds(objective, factor, self.gram, codes, weights, found)
 
         found, first = attempt(self.factor, start)
@@ -91,3 +93,8 @@ class KernelFeatures:
             if self._finer is None:
                 self._finer = cholesky_factor(self.gram, tol=self.gram.n * np.finfo(float).eps)
             return self._finer
+
+
+def _columns(factor):
+    """Return the features; a matrix of zeros has none, for which one of zeros stands."""
+    return factor.features if factor.features.shape[1] else np.zeros((len(factor.features), 1))

@@ -49,7 +49,7 @@ from margindist.solvers._rows import (
     squares,
     weighted_sums,
 )
-from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, lower_bound, relative
+from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, with_bound
 
 _ON_ROWS = {
     "interior-point": interior_point,
@@ -59,6 +59,7 @@ _ON_ROWS = {
 }
 _ON_GRAM = {"block": block_descent.solve, "dcd": block_descent.solve_dcd}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
+_FEW_VALUES = 10**6  # up to here an orthonormal basis of few rows costs next to nothing
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
@@ -300,7 +301,8 @@ class LDMClassifier(MarginClassifier):
             if self.kernel != "linear" and self.n_components is None:
                 return "block" if X.shape[0] > _FEW_ROWS else "interior-point"
             n_features = X.shape[1] if self.n_components is None else self.n_components
-            return "interior-point" if n_features <= _FEW_COLUMNS else "coordinate-descent"
+            few = n_features <= _FEW_COLUMNS or (X.shape[0] <= _FEW_ROWS and X.shape[0] * n_features <= _FEW_VALUES)
+            return "interior-point" if few else "coordinate-descent"
         if self.solver == "asgd" and np.isinf(self.C):
             raise ValueError(f"{type(self).__name__}: solver='asgd' needs a finite C, got inf.")
         return self.solver
@@ -342,15 +344,11 @@ class LDMClassifier(MarginClassifier):
         def on_features(rows, start):
             return self._solve_in_turn(problem._replace(rows=rows), _Setting(setting.kernel, rows), tighter, start)
 
-        found = features.solve(problem, lambda value: self.tol, on_features, start)
-        if found.status is not Status.STALLED or features.gram is None:
-            return found
-        try:
-            other = block_descent.solve(problem._replace(rows=features.gram), options, found)
-        except (np.linalg.LinAlgError, ArithmeticError):  # kernel values of very different size: keep what there is
-            return found
-        best = other if other.status is Status.OPTIMAL or other.objective < found.objective else found
-        return best._replace(n_iter=found.n_iter + other.n_iter)
+        attempts = [lambda best: features.solve(problem, lambda value: self.tol, on_features, start)]
+        if features.gram is not None:
+            on_gram = problem._replace(rows=features.gram)
+            attempts.append(lambda best: block_descent.solve(on_gram, options, best))
+        return hand_over(attempts, options.tol)
 
     def _solve_in_turn(self, problem, setting, options, start):
         """Call one solver; one that stalls hands over to the next that can take it."""
@@ -375,9 +373,12 @@ class LDMClassifier(MarginClassifier):
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
         refine = "augmented-lagrangian"  # the one that gains most from a good start
         others = ["coordinate-descent", refine, *sorted(affordable, key=sizes.get)]
+        if "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS:
+            others.insert(0, "interior-point")  # cheap here, and the one most likely to end it
         if objective.hard:
             others.append("separation")
         others.append(refine)
+        others = [solver for k, solver in enumerate(others) if solver == refine or solver not in others[:k]]
         return [self.solver_, *(solver for solver in others if solver != self.solver_)]
 
     def _call(self, solver, problem, setting, options, start):
@@ -405,8 +406,7 @@ class LDMClassifier(MarginClassifier):
         now = certify(problem, w, signs * z, found.dual)._replace(n_iter=found.n_iter)
         if found.status is Status.INFEASIBLE:  # for the rows to prove: they have twice the digits of their products
             return conclude(now, tol, Status.STALLED)
-        lower = max(lower_bound(now), lower_bound(found))
-        return conclude(now._replace(gap=relative(now.objective - lower, now.objective)), tol, found.status)
+        return conclude(with_bound(now, found.least), tol, found.status)
 
     def _refuse_infeasible(self, solutions):
         if any(solution.status is Status.INFEASIBLE for solution in solutions):

@@ -20,6 +20,7 @@ from margindist.estimators._base import (
 )
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier, combine
 from margindist.solvers._rows import as_rows, weighted_sums
+from margindist.solvers._solution import Status
 from margindist.solvers.least_squares import (
     Path,
     conjugate_gradients,
@@ -304,8 +305,18 @@ class LSSVMClassifier(MarginClassifier):
             solutions = solve(data, targets)
         except ArithmeticError as error:
             raise self._digits_lost(error) from error
+        if self.kernel == "linear":
+            solutions = [self._go_on(data, signs, found) for signs, found in zip(targets, solutions)]
         self._warn_unless_converged(solutions)
         return solutions
+
+    def _go_on(self, data, signs, found):
+        """Return a solution that has lost its digits, or what conjugate gradients reach as quickly if nearer."""
+        if found.status is Status.OPTIMAL:
+            return found
+        most = min(self.max_iter, max(200, 3 * min(data.X.shape)))
+        other = self._conjugate_gradients(as_rows(data.X, self.fit_intercept), signs, data, most)
+        return min(found, other, key=lambda solution: solution.gap * solution.objective)
 
     def _solve_by_columns(self, data, targets):
         rows = as_rows(data.X, self.fit_intercept)
@@ -325,15 +336,18 @@ class LSSVMClassifier(MarginClassifier):
 
     def _solve_by_cg(self, data, X, y):
         rows = as_rows(data.X, self.fit_intercept)
-        features = data.sample_weights if self.space == "empirical" else None
 
         def solve(k, signs, report):
-            return conjugate_gradients(
-                rows, signs, data.weights, float(self.C), feature_weights=features, tol=self.tol,
-                max_iter=self.max_iter, report=report,
-            )  # fmt: skip
+            return self._conjugate_gradients(rows, signs, data, self.max_iter, report)
 
         return self._solve_each(solve, data.codes, X, y)
+
+    def _conjugate_gradients(self, rows, signs, data, max_iter, report=None):
+        features = data.sample_weights if self.space == "empirical" else None
+        return conjugate_gradients(
+            rows, signs, data.weights, float(self.C), feature_weights=features, tol=self.tol, max_iter=max_iter,
+            report=report,
+        )  # fmt: skip
 
 
 class LSSVMClassifierCV(GridSearchClassifier):

@@ -36,7 +36,7 @@ G is left out. Of an indefinite kernel, G is the positive part.
 import numpy as np
 
 from margindist.solvers._class_blocks import coefficients
-from margindist.solvers._solution import Solution, relative
+from margindist.solvers._solution import Solution, relative, with_bound
 
 __all__ = ["certify_features", "certify_multipliers", "certify_rounds", "material", "rounding"]
 
@@ -109,11 +109,12 @@ def certify_features(objective, factor, gram, signs, weights, w, beta, tol):
     square = max(dual @ image, 0.0)
     distance += max(0.0, square - seen @ seen) + np.abs(dual) @ _margin_errors(factor, dual)
     many = _Candidate(objective, factor, weights, dual, signs * image, square)
-    lower = max(few.lower_bound(beta, distance), many.lower_bound(beta, many.distance(margins)))
-    found = few.solution(beta, lower)
-    if found.gap <= tol or few.value + few.error <= many.value + many.error:
+    first = few.solution(beta, few.lower_bound(beta, distance))
+    second = many.solution(beta, many.lower_bound(beta, many.distance(margins)))
+    found = with_bound(first, second.least)
+    if found.gap <= tol or first.most <= second.most:
         return found
-    return many.solution(beta, lower)
+    return with_bound(second, first.least)
 
 
 def certify_multipliers(objective, gram, signs, weights, beta, margins):
@@ -165,7 +166,8 @@ class _Candidate:
     def solution(self, beta, lower):
         """Return this function as a solution, given what the minimum is at least."""
         lower = max(lower, self.objective.floor)
-        return Solution(self.coef, beta, self.value, relative(self.value + self.error - lower, self.value))
+        gap = relative(self.value + self.error - lower, self.value)
+        return Solution(self.coef, beta, self.value, gap, error=self.error)
 
 
 def certify_rounds(objective, factor, gram, codes, weights, rounds):

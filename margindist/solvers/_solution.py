@@ -13,7 +13,7 @@ import numpy as np
 
 from margindist.solvers._rows import add_rows, squares
 
-_ROUNDING = 1e-13  # relative error of an objective's value: what a difference of two such values cannot tell
+_ROUNDING = 1e-11  # relative error of an objective's value that is not in its gap, but matters beside other values
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
 _LONGEST = 1e9  # a hard margin needs weights at least this long (in units of the longest row): not separable
 
@@ -79,6 +79,19 @@ class Solution(NamedTuple):
     n_iter: int = 0
     status: Status | None = None  # none until :func:`conclude` decides, unless infeasibility is proved
     extra: Mapping[str, Any] = {}  # what only one method has, by name; its docstring says what
+    error: float = 0.0  # how far rounding can have taken the objective from its exact value; the gap includes it
+
+    @property
+    def least(self):
+        """What the minimum is at least, also beside other solutions: far above it, rounding hides all but that."""
+        if not np.isfinite(self.gap):
+            return -np.inf
+        return self.most - (self.gap + _ROUNDING * (1.0 + self.gap)) * abs(self.objective)
+
+    @property
+    def most(self):
+        """What the objective is at most, rounding included."""
+        return self.objective + self.error
 
 
 def conclude(found, tol, ended):
@@ -128,22 +141,22 @@ def inseparable(beta, square, longest_square, longest=_LONGEST):
     return bool(beta.any()) and beta.sum() * np.sqrt(longest_square) >= longest * np.sqrt(max(0.0, square))
 
 
-def lower_bound(solution):
-    """Return what the minimum is at least, by this solution: far above it, rounding hides all but that it is lower."""
-    if not np.isfinite(solution.gap):
-        return -np.inf
-    return solution.objective - (solution.gap + _ROUNDING) * abs(solution.objective)
-
-
 def better(best, now):
     """Return the one of two solutions that has the lower objective, with the gap that both their bounds prove."""
     if best is None:
         return now
-    winner = now if now.objective <= best.objective else best  # best if now is no number
-    lower = max(lower_bound(best), lower_bound(now))
-    if lower <= lower_bound(winner):
-        return winner
-    return winner._replace(gap=relative(winner.objective - lower, winner.objective))
+    winner = now if now.most <= best.most else best  # best if now is no number
+    return with_bound(winner, max(best.least, now.least))
+
+
+def with_bound(solution, least):
+    """Return the solution with the smaller gap that follows if the minimum is at least so much.
+
+    A bound above what the solution reaches proves nothing but that its rounding was underrated.
+    """
+    if not solution.least < least <= solution.most:
+        return solution
+    return solution._replace(gap=min(solution.gap, relative(solution.most - least, solution.objective)))
 
 
 def hand_over(attempts, tol, unfinished=(Status.STALLED,)):

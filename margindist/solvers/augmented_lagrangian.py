@@ -24,6 +24,7 @@ from margindist.solvers._solution import Status, better, certify, conclude
 _MOST_STEPS = 1000
 _GROW = 4.0  # the penalty grows by this factor after every update of the multipliers
 _PATIENCE = 100  # Newton steps and updates of the multipliers, together, without progress after which to end
+_MOST_SWEEPS = 2000  # steps of conjugate gradients, over all Newton steps: where they take more, they do not converge
 _CONDITION = 1e15  # a penalty times a squared row at most: beyond, rounding spoils the Newton steps
 _MAX_FACTOR = 5000  # rows in the preconditioner at most
 _MAX_CG = 200  # conjugate gradient steps for one Newton direction
@@ -65,7 +66,8 @@ def solve(problem, options, start=None):
             best = better(best, now)
             scale = abs(now.objective) if np.isfinite(now.objective) else 0.5 * (w @ w)  # infinite: no hard margin yet
             spare = max(objective.complementarity(multipliers, z, weights), tol * scale)
-            if n_iter == max_iter or best.gap <= tol or gradient @ gradient <= 0.6 * spare:
+            done = n_iter == max_iter or model.sweeps > _MOST_SWEEPS or best.gap <= tol
+            if done or gradient @ gradient <= 0.6 * spare:
                 break
             direction = model.newton_direction(gradient, multipliers, sigma)
             dz = model.margins(direction)
@@ -80,7 +82,7 @@ def solve(problem, options, start=None):
             ended = Status.STOPPED
         elif now.status is Status.INFEASIBLE:
             best, ended = now, Status.INFEASIBLE
-        elif best.gap <= tol or since > _PATIENCE:
+        elif best.gap <= tol or since > _PATIENCE or model.sweeps > _MOST_SWEEPS:
             ended = Status.STALLED
         elif n_iter >= max_iter:
             ended = Status.ITERATION_LIMIT
@@ -99,6 +101,7 @@ class _Model:
         self.known = np.empty(0, dtype=np.intp)
         self.products = np.empty((0, 0))
         self.factor, self.factor_rows = None, self.known
+        self.sweeps = 0
         squares(rows, lengths := np.empty(len(signs)))
         self.largest_penalty = _CONDITION / max(lengths.max(), np.finfo(float).tiny)
 
@@ -151,6 +154,7 @@ class _Model:
         search = scaled = self._precondition(residual)
         first = size = residual @ scaled
         for _ in range(_MAX_CG):
+            self.sweeps += 1
             z = self.margins(search)
             scales = self.signs * (curvature * (z - self.share @ z) + active * z)
             image = add_rows(self.rows, self.everything, scales, search.copy())

@@ -44,6 +44,7 @@ from margindist.solvers import interior_point
 from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem, Status, better, conclude, inseparable, relative
+from margindist.solvers.coordinate_descent import passes_left
 
 _MOST_BLOCKS = 1000
 _GUESS_ITERATIONS = 200  # of an interior point on features
@@ -59,7 +60,9 @@ _ROUNDS = 3
 _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
 _ATTEMPTS = 50  # certificates; one or two as a rule
 _PATIENCE = 100  # blocks without progress after which to change the method
+_FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
 _LONGEST = 1e7  # a hard margin needs weights at least this long: half the digits of a Gram matrix are those of squares
+_DCD_PATIENCE = 100  # passes of Algorithm 1 before giving up is considered
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
 
@@ -266,6 +269,7 @@ def _inseparable(problem, beta):
 def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
     """Solve block after block until the model's relative gap is below the goal; change ``beta`` and ``z``."""
     best, since = np.inf, 0
+    patience = _PATIENCE if len(beta) > _BLOCK else _FEW_TIMES
     while True:
         value, gap = _model_gap(problem, beta, z)
         if report is not None:
@@ -279,7 +283,7 @@ def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
         since = 0 if gap < 0.9 * best else since + 1
         best = min(best, gap)
         violation = _violation(z, beta, problem.upper)
-        if since > _PATIENCE or not violation.any():
+        if since > patience or not violation.any():
             return n_iter, Status.STALLED
         which = _choose(violation, beta, problem.upper)
         H = _block(problem, curvature, which)
@@ -422,12 +426,15 @@ def solve_dcd(problem, options, start=None):
         check = n_iter + max(1, n_iter // 4)
         z = H @ (objective.pull * share + beta)
         now, _ = certify_multipliers(objective, gram, signs, weights, beta, z)
-        best = better(best, now)
+        last, best = best, better(best, now)._replace(n_iter=n_iter)
         if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED
         elif np.isinf(best.objective) and _inseparable(_Dual(objective, gram, signs, weights, upper), beta):
             ended = Status.INFEASIBLE
         if ended or best.gap <= tol:
+            break
+        if n_iter >= _DCD_PATIENCE and _is_hopeless(last, best, tol, max_iter):
+            ended = Status.STALLED
             break
     if ended is None and np.isinf(best.objective):
         # Multipliers that grow by a step per pass would take too long to prove that there is no hard margin.
@@ -435,6 +442,14 @@ def solve_dcd(problem, options, start=None):
         if other.status is Status.INFEASIBLE:
             return other._replace(n_iter=n_iter)
     return conclude(best._replace(n_iter=n_iter), tol, ended or Status.ITERATION_LIMIT)
+
+
+def _is_hopeless(last, best, tol, max_iter):
+    """Tell whether the gap falls so slowly that many times the passes there are would not do."""
+    if not np.isfinite(last.objective):
+        return False
+    before, now = (solution.gap * abs(solution.objective) for solution in (last, best))
+    return passes_left(before, now, best.n_iter - last.n_iter, tol * abs(best.objective)) > 10 * max_iter
 
 
 @njit(cache=True, nogil=True)

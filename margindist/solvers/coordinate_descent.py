@@ -73,25 +73,24 @@ def solve(problem, options, start=None):
         now = certify(problem, w.copy(), z, beta.copy())
         if now.status is Status.INFEASIBLE:
             return now._replace(n_iter=n_iter)
-        previous = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
+        before, last = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
         best = better(best, now)._replace(n_iter=n_iter)
         if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             return conclude(best, tol, Status.STOPPED)
         if best.gap <= tol:
             break
-        if n_iter >= _PATIENCE and _passes_left(previous, best, tol) > max_iter - n_iter:
+        if n_iter >= _PATIENCE and passes_left(before, best.gap, n_iter - last, tol) > max_iter - n_iter:
             return conclude(best, tol, Status.STALLED)
         look, active = n_iter + max(_FIRST_LOOK, n_iter // 2), everything
     return conclude(best, tol, Status.ITERATION_LIMIT)
 
 
-def _passes_left(previous, best, tol):
-    """Extrapolate the fall of the gap between the last two looks."""
-    gap, n_iter = previous
-    if not np.isfinite(best.gap):
+def passes_left(before, now, passes, goal):
+    """Extrapolate the fall of a positive number from what it was some passes ago to what it is now and to the goal."""
+    if not np.isfinite(now):
         return np.inf
-    rate = np.log(max(gap / best.gap, 1.0 + 1e-12)) / (best.n_iter - n_iter)
-    return np.log(best.gap / tol) / rate
+    rate = np.log(max(before / now, 1.0 + 1e-12)) / passes
+    return np.log(now / goal) / rate
 
 
 @njit(cache=True, nogil=True)

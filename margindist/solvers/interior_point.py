@@ -17,6 +17,9 @@ The Gram product Z_S'TZ_S is nearly all the cost, so the *working set* S leaves 
 of margin 1: those beyond it cost nothing, those short of it add U_i z_i to q'w. Rows join it as soon as they change
 sides. The gap that ends the iteration counts all rows.
 
+Fewer rows than columns span a subspace in which the weights lie: with the rows' coordinates in an orthonormal basis of
+it, from one QR factorisation, the Gram product has the size of the rows.
+
 The products s_i β_i and ξ_i e_i aim at μ times the row's weight: then a row of weight two takes, at every iteration,
 the very values that two equal rows take.
 """
@@ -25,9 +28,19 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 
-from margindist.solvers._rows import add_rows, gram, n_columns, n_rows, row_dot, scores, some_scores
+from margindist.solvers._rows import (
+    add_rows,
+    as_rows,
+    dense_matrix,
+    gram,
+    n_columns,
+    n_rows,
+    row_dot,
+    scores,
+    some_scores,
+)
 from margindist.solvers._solution import Status, certify, conclude
 
 _MOST_ITERATIONS = 1000
@@ -79,6 +92,8 @@ def solve(problem, options, start=None):
     Solution
     """
     objective, rows, signs, weights = problem
+    if n_rows(rows) < n_columns(rows):
+        return _solve_in_span(problem, options, start)
     everything = np.arange(n_rows(rows))
     Q, q = quadratic_part(objective, rows, everything, signs, weights)
     whole = _Set(rows, everything, signs, weights, objective.upper(weights))
@@ -90,6 +105,25 @@ def solve(problem, options, start=None):
     scores(rows, w, z := np.empty(len(signs)))
     z *= signs
     return conclude(certify(problem, w, z, beta)._replace(n_iter=n_iter), options.tol, ended)
+
+
+def _solve_in_span(problem, options, start):
+    """Minimise over the span of fewer rows than columns: the shortest weights with given margins lie in it."""
+    basis, triangle = qr(dense_matrix(problem.rows).T, mode="economic", check_finite=False)
+    narrow = problem._replace(rows=as_rows(np.ascontiguousarray(triangle.T)))
+    report = None
+    if options.report is not None:
+
+        def report(n_iter, coef, value, gap):
+            return options.report(n_iter, basis @ coef, value, gap)
+
+    if start is not None:
+        start = start._replace(coef=basis.T @ start.coef)
+    found = solve(narrow, options._replace(report=report), start)
+    w = basis @ found.coef
+    scores(problem.rows, w, z := np.empty(len(problem.signs)))
+    proved = certify(problem, w, problem.signs * z, found.dual)
+    return conclude(proved._replace(n_iter=found.n_iter), options.tol, found.status)
 
 
 def quadratic_part(objective, rows, everything, signs, weights):

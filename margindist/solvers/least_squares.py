@@ -110,10 +110,12 @@ def solve_columns(rows, targets, weights, C, metric=None, tol=1e-8):
     for _ in range(_REFINEMENTS):
         if np.all(found.gaps <= tol):
             break
-        refined = point.certify(found.t - solve(found.off) / C)
-        if not np.any(refined.gaps < found.gaps):
+        refined = found.improved(point.certify(found.t - solve(found.off) / C))
+        if refined is found:
             break
         found = refined
+    if np.any(found.gaps > tol):
+        found = found.improved(point.certify(np.zeros_like(t)))  # all digits can be lost
     return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
 
 
@@ -149,10 +151,13 @@ def solve_gram(K, targets, weights, C, fit_bias, tol=1e-8):
             break
         change = system.solve(system.ridge[:, None] * found.off)
         change, bias = _remove_bias(np.hstack([eta, change]), fit_bias)
-        refined = point.certify(found.alphas - change, found.biases - bias)
-        if not np.any(refined.gaps < found.gaps):
+        refined = found.improved(point.certify(found.alphas - change, found.biases - bias))
+        if refined is found:
             break
         found = refined
+    if np.any(found.gaps > tol):
+        nothing = np.zeros_like(found.alphas), np.zeros_like(found.biases)
+        found = found.improved(point.certify(*nothing))  # all digits can be lost
     return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
 
 
@@ -366,6 +371,26 @@ class _Certified(NamedTuple):
     t: np.ndarray | None = None
     alphas: np.ndarray | None = None
     biases: np.ndarray | None = None
+
+    def improved(self, now):
+        """Return, for each target, the one that is proved to be nearer to the minimum; itself if it is that for all.
+
+        The distance counts, not the gap relative to the objective: that falls also where the objective grows.
+        """
+        nearer = now.distances() < self.distances()
+        if not nearer.any():
+            return self
+        merged = {
+            name: np.where(nearer, getattr(now, name), entry)
+            for name, entry in self._asdict().items()
+            if isinstance(entry, np.ndarray)
+        }
+        solutions = [new if take else old for take, new, old in zip(nearer, now.solutions, self.solutions)]
+        return self._replace(**merged, solutions=solutions)
+
+    def distances(self):
+        """Return how far the objectives can be above their minima."""
+        return self.gaps * [solution.objective for solution in self.solutions]
 
 
 class _ColumnPoint(NamedTuple):
