@@ -602,6 +602,12 @@ def test_bad_data_gets_one_sentence():
         LDMClassifier().fit(X, signs, sample_weight=np.zeros(len(X)))
 
 
+@pytest.mark.filterwarnings("error")
+def test_float32_rows_of_zeros_leave_nothing_to_learn():
+    model = LDMClassifier(fit_intercept=False).fit(np.zeros((4, 2), dtype=np.float32), [0, 1, 1, 0])
+    assert not model.coef_.any()
+
+
 def test_an_interrupted_fit_leaves_the_last_model(monkeypatch):
     X, y = load_iris(return_X_y=True)
     model = LDMClassifier().fit(X[:100], y[:100])

@@ -774,3 +774,10 @@ def test_huge_rows_take_the_long_way_through_the_checks():
         warnings.simplefilter("error")
         assert model._quick_batch(1e80 * X, y, None) is None
         assert model._quick_batch((1e30 * X).astype(np.float32), y, None) is None
+
+
+@pytest.mark.parametrize("learner", [ROMMAClassifier, ALMAClassifier, MICRAClassifier])
+def test_rows_of_negative_length_in_an_indefinite_kernel_are_passed_over(learner, rng):
+    X, y = 0.1 * rng.standard_normal((30, 3)), rng.integers(0, 3, 30)
+    model = learner(kernel="sigmoid", coef0=-1.0, soft_margin=1.0, max_iter=20).fit(X, y)
+    assert np.isfinite(model.dual_coef_).all() and np.isfinite(model.decision_function(X)).all()

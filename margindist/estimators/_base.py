@@ -189,7 +189,7 @@ def _largest_value(X):
     if not values.size:
         return 0.0, 0
     place = np.abs(values).argmax()
-    return values[place], X.indices[place] if sp.issparse(X) else place % X.shape[1]
+    return float(values[place]), X.indices[place] if sp.issparse(X) else place % X.shape[1]
 
 
 class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):

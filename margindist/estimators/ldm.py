@@ -373,12 +373,13 @@ class LDMClassifier(MarginClassifier):
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
         refine = "augmented-lagrangian"  # the one that gains most from a good start
         others = ["coordinate-descent", refine, *sorted(affordable, key=sizes.get)]
-        if "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS:
-            others.insert(0, "interior-point")  # cheap here, and the one most likely to end it
+        quick = "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS
+        if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
+            others = ["interior-point", "coordinate-descent", refine]
         if objective.hard:
             others.append("separation")
-        others.append(refine)
-        others = [solver for k, solver in enumerate(others) if solver == refine or solver not in others[:k]]
+        if objective.hard or not quick:
+            others.append(refine)
         return [self.solver_, *(solver for solver in others if solver != self.solver_)]
 
     def _call(self, solver, problem, setting, options, start):

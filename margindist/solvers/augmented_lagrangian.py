@@ -23,8 +23,8 @@ from margindist.solvers._solution import Status, better, certify, conclude
 
 _MOST_STEPS = 1000
 _GROW = 4.0  # the penalty grows by this factor after every update of the multipliers
-_PATIENCE = 100  # Newton steps and updates of the multipliers, together, without progress after which to end
-_MOST_SWEEPS = 2000  # steps of conjugate gradients, over all Newton steps: where they take more, they do not converge
+_PATIENCE = 50  # Newton steps and updates of the multipliers, together, without progress after which to end
+_MOST_SWEEPS = 600  # steps of conjugate gradients, over all Newton steps: where they take more, they do not converge
 _CONDITION = 1e15  # a penalty times a squared row at most: beyond, rounding spoils the Newton steps
 _MAX_FACTOR = 5000  # rows in the preconditioner at most
 _MAX_CG = 200  # conjugate gradient steps for one Newton direction

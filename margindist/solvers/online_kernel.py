@@ -87,7 +87,7 @@ def _pair_learns(method, gram, values, coef, owners, pair, track, t, c, y, score
 
 
 def _single_learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
-    x_norm = augmented(method, track, np.sqrt(square))
+    x_norm = augmented(method, track, np.sqrt(max(0.0, square)))  # negative in an indefinite kernel
     alpha, beta, length, feasible = step(method, track, y * score, x_norm * x_norm)
     if not feasible:
         return
@@ -148,7 +148,7 @@ def _learn_block(method, gram, squares, offset, order, signs, values, coef, owne
     track = tracks[0]
     n_short = 0
     for t in order:
-        x_norm = _meets(method, values, coef, track, np.sqrt(squares[t]))
+        x_norm = _meets(method, values, coef, track, np.sqrt(max(0.0, squares[t])))
         score = values[t] + track.bias + method.soft * coef[offset + t]
         if is_short(method, track, signs[t] * score, x_norm):
             n_short += 1
