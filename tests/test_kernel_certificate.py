@@ -181,11 +181,3 @@ def test_kernel_values_of_zero_leave_nothing_to_learn(multi_class):
         model.set_params(kernel="precomputed", fit_intercept=False).fit(nothing, y)
         assert not model.decision_function(nothing).any()
         assert np.max(model.duality_gap_) <= model.tol
-
-
-def test_kernel_values_of_very_different_size_are_no_reason_for_numpy_to_warn():
-    X, y = np.array([[1e4, 1.0], [1e-3, 2e4], [3.0, 1.0]]), [0, 1, 1]
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", RuntimeWarning)
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        LDMClassifier(1e5, 1e3, 0.0, kernel="poly", degree=9, gamma=1.0).fit(X, y)

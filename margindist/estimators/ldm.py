@@ -59,7 +59,7 @@ _ON_ROWS = {
 }
 _ON_GRAM = {"block": block_descent.solve, "dcd": block_descent.solve_dcd}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
-_FEW_VALUES = 10**6  # up to here an orthonormal basis of few rows costs next to nothing
+_FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
@@ -301,7 +301,7 @@ class LDMClassifier(MarginClassifier):
             if self.kernel != "linear" and self.n_components is None:
                 return "block" if X.shape[0] > _FEW_ROWS else "interior-point"
             n_features = X.shape[1] if self.n_components is None else self.n_components
-            few = n_features <= _FEW_COLUMNS or (X.shape[0] <= _FEW_ROWS and X.shape[0] * n_features <= _FEW_VALUES)
+            few = n_features <= _FEW_COLUMNS or X.shape[0] ** 2 * n_features <= _FEW_OPERATIONS
             return "interior-point" if few else "coordinate-descent"
         if self.solver == "asgd" and np.isinf(self.C):
             raise ValueError(f"{type(self).__name__}: solver='asgd' needs a finite C, got inf.")
