@@ -60,7 +60,8 @@ class Problem:
         share = self.sample_weights / self.sample_weights.sum()
         mean = share @ self.rows.mean(axis=1)
         variance = share @ ((self.rows - mean) ** 2).mean(axis=1)
-        return 1.0 / float(self.X.shape[1] * variance) if variance > 0 else 1.0
+        nothing = (64 * np.finfo(LONG).eps * np.abs(self.rows).max()) ** 2  # of a constant the mean itself is rounded
+        return 1.0 / float(self.X.shape[1] * variance) if variance > nothing else 1.0
 
 
 def _class_weights(y, weights, wanted):
