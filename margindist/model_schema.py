@@ -387,6 +387,7 @@ def _complete_columns(chooser):
         raise SchemaError("ColumnTransformer._transformer_to_input_indices does not have the steps")
     rest = chooser.transformers_[-1][2] if names and names[-1] == "remainder" else []
     chooser._remainder = ("remainder", chooser.remainder, rest)
+    chooser._columns = [columns for _, _, columns in chooser.transformers]  # scikit-learn 1.6 walks through them
 
 
 _COMPLETIONS = {

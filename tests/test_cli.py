@@ -33,7 +33,7 @@ def folder(tmp_path, monkeypatch):
     """A folder with a table of numbers, categories and missing values."""
     monkeypatch.chdir(tmp_path)
     X, y = make_classification(80, 4, n_informative=3, n_redundant=0, flip_y=0.1, random_state=0)
-    frame = pd.DataFrame(X, columns=["height", "width", "depth", "age"])
+    frame = pd.DataFrame(X.copy(), columns=["height", "width", "depth", "age"])
     frame["colour"] = np.where(X[:, 0] > 0.3, "red", "blue")
     frame.loc[::9, "age"] = np.nan
     frame.loc[4::17, "colour"] = None

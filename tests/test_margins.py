@@ -291,9 +291,10 @@ def test_statistics_object():
 
 
 def test_statistics_without_pandas(monkeypatch):
+    statistics = margin_statistics([1.0])
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(ImportError, match="to_frame needs pandas"):
-        margin_statistics([1.0]).to_frame()
+        statistics.to_frame()
 
 
 @pytest.mark.parametrize(
@@ -396,11 +397,18 @@ def test_display_refusals(fitted, two_classes, monkeypatch):
 
 
 def test_statistics_need_neither_matplotlib_nor_pandas():
-    code = (
-        "import sys; sys.modules.update(matplotlib=None, pandas=None)\n"
-        "from margindist.margins import MarginDistributionDisplay, margin_statistics\n"
-        "margin_statistics([1.0])"
-    )
+    code = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name in ("matplotlib", "pandas"):
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Absent())
+from margindist.margins import MarginDistributionDisplay, margin_statistics
+margin_statistics([1.0])
+"""
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -47,7 +47,7 @@ from margindist import (
     PUMMAClassifier,
 )
 from margindist.compare import train
-from margindist.datasets import encoder
+from margindist.datasets import encoder, tidy
 from margindist.models import FORMAT, ModelFileError, _Reader, _Writer, load_model, read_metadata, save_model
 
 pytestmark = pytest.mark.filterwarnings(
@@ -106,7 +106,7 @@ def test_every_classifier_comes_back(name, kernel, tmp_path):
 
 def frame():
     rng = np.random.default_rng(0)
-    table = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    table = pd.DataFrame(X.copy(), columns=["a", "b", "c", "d"])
     table["colour"] = rng.choice(["red", "green", "blue"], len(X))
     table["size"] = rng.choice(["s", "m", "l", None], len(X))
     table.loc[3:9, "a"] = np.nan
@@ -148,7 +148,7 @@ def test_pipelines_of_data_frames_come_back(one_hot, tmp_path):
 
 
 def test_the_encoder_of_the_data_sets_comes_back(tmp_path):
-    table = frame().assign(flag=X[:, 0] > 0.5, town=[f"town {k % 60}" for k in range(len(X))])
+    table = tidy(frame()).assign(flag=X[:, 0] > 0.5, town=[f"town {k % 60}" for k in range(len(X))])
     model = make_pipeline(encoder(table), LSSVMClassifier()).fit(table, NAMES)
     assert model[:-1].transform(table).shape[1] == 4 + 3 + 3 + 50 + 2
     again = roundtrip(model, tmp_path)
@@ -333,7 +333,7 @@ def test_a_model_of_a_table_of_numbers_finds_its_columns_again(tmp_path):
 )
 def test_names_are_checked_whether_the_model_or_the_file_has_them(model, tmp_path):
     names = ["a", "b", "c", "d"]
-    table = pd.DataFrame(X, columns=names)
+    table = pd.DataFrame(X.copy(), columns=names)
     loaded = [
         roundtrip(sklearn.base.clone(model).fit(table, Y), tmp_path),
         roundtrip(sklearn.base.clone(model).fit(X, Y), tmp_path, feature_names=names),
@@ -351,7 +351,7 @@ def test_names_of_the_file_reach_the_steps_of_a_column_transformer(tmp_path):
     chooser = ColumnTransformer([("first", MinMaxScaler(), [0, 2]), ("rest", StandardScaler(), [1, 3])])
     model = make_pipeline(chooser, LSSVMClassifier()).fit(X, Y)
     again = roundtrip(model, tmp_path, feature_names=["a", "b", "c", "d"])
-    table = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    table = pd.DataFrame(X.copy(), columns=["a", "b", "c", "d"])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(again.decision_function(table[["d", "c", "b", "a"]]), model.decision_function(X))

@@ -174,7 +174,7 @@ def test_preprocessing_of_numbers(steps):
 
 def table():
     rng = np.random.default_rng(0)
-    frame = pd.DataFrame(X, columns=["a", "b", "c", "d"])
+    frame = pd.DataFrame(X.copy(), columns=["a", "b", "c", "d"])
     frame["colour"] = rng.choice(["red", "green", "blue"], len(X), p=[0.7, 0.2, 0.1])
     frame["size"] = rng.choice(["s", "m", "l"], len(X))
     frame["size"] = frame["size"].astype(object).where(rng.random(len(X)) > 0.2, np.nan)
