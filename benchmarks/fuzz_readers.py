@@ -298,6 +298,7 @@ def compare_csv(path, data):
         "index_col": False,
         "encoding": "utf-8-sig",
         "keep_default_na": False,
+        "float_precision": "round_trip",  # before version 3.1 pandas' own rounds some last digits wrongly
     }
     try:
         text = pd.read_csv(path, dtype=str, na_filter=False, **options)

@@ -86,7 +86,7 @@ def test_papers_names_lead_to_their_own_data():
 
 
 @needs_folder
-@pytest.mark.parametrize("path", sorted(Path(FOLDER or ".").glob("*.npz")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", sorted(Path(FOLDER or ".").glob("*.npz")), ids=str)
 def test_what_is_declared_as_found_is_what_the_folder_holds(path):
     data = load(path.stem)
     entry = find(path.stem)

@@ -36,7 +36,7 @@ def encoder(X):
     Examples
     --------
     >>> import pandas as pd
-    >>> X = pd.DataFrame({"height": [1.0, None, 3.0], "colour": ["red", "blue", None]})
+    >>> X = pd.DataFrame({"height": [1.0, None, 3.0], "colour": pd.Categorical(["red", "blue", None])})
     >>> numbers = encoder(X).fit(X)
     >>> numbers.transform(X).tolist()
     [[0.0, 0.0, 1.0], [0.5, 1.0, 0.0], [1.0, 1.0, 0.0]]

@@ -4,6 +4,7 @@ import clarabel
 import cvxpy as cp
 import numpy as np
 import scipy.sparse as sp
+from scipy.optimize import nnls
 
 
 def _solve(objective):
@@ -70,7 +71,7 @@ def block_matrices(b, y, A, price, mu, theta, rival, ceiling):
 
 
 def block_minimum(H, f):
-    """Return the minimum over x ≥ 0 by Clarabel, cvxpy's solver, called directly; scaled to a diagonal of ones."""
+    """Return the minimum over x ≥ 0 by Clarabel, cvxpy's solver, called directly, or else by Lawson and Hanson."""
     scale = np.sqrt(H.diagonal())
     size = max(1.0, abs(f / scale).max())
     settings = clarabel.DefaultSettings()
@@ -84,4 +85,6 @@ def block_minimum(H, f):
         solution = clarabel.DefaultSolver(*problem, settings).solve()
         if solution.status == clarabel.SolverStatus.Solved:
             return solution.obj_val * size**2
-    raise RuntimeError(f"The generic solver ended with {solution.status}.")
+    root = np.linalg.cholesky(H / np.outer(scale, scale))  # then x is a least squares solution, x ≥ 0
+    x = nnls(root.T, -np.linalg.solve(root, f / scale))[0] / scale
+    return x @ H @ x / 2 + f @ x
