@@ -215,6 +215,22 @@ def test_weights_with_which_products_overflow_are_refused(classifier, weight, ir
         clone(classifier).set_params(class_weight={"setosa": weight}).fit(X, y)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@every_classifier
+@pytest.mark.parametrize("price", [1e200, 1e308, 1e-308])
+def test_prices_that_overflow_with_the_weights_leave_the_scores_finite(classifier, price, iris):
+    X, y = iris
+    own = [name for name in ("C", "lam", "alpha", "beta") if name in classifier.get_params()]
+    if not own or not classifier._requirements[own[0]].test(price):
+        pytest.skip("has no price")
+    extra = {"sample_weight": np.full(50, 10.0)} if has_fit_parameter(classifier, "sample_weight") else {}
+    model = clone(classifier).set_params(**{own[0]: price})
+    try:
+        assert np.isfinite(model.fit(X[25:75], y[25:75], **extra).decision_function(X)).all()
+    except ValueError as error:
+        assert "moderate size" in str(error)
+
+
 @every_classifier
 def test_scores_are_finite_or_the_values_are_refused(classifier, iris):
     X, y = iris

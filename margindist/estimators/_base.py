@@ -61,7 +61,7 @@ def fitting(method):
     return all_or_nothing(with_callbacks(method), anew=method.__name__ == "fit")
 
 
-def _quietly(solve, *args):
+def quietly(solve, *args):
     """Call a solver: what overflows in it shows in its solution, or is an error there."""
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         return solve(*args)
@@ -407,7 +407,7 @@ class MarginClassifier(CallbackSupportMixin, ClassifierMixin, BaseEstimator):
         try:
             with _threadpools().limit(limits=1, user_api="blas"):
                 solutions = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-                    delayed(_quietly)(solve, k, signs, self._progress(k, len(problems), context))
+                    delayed(quietly)(solve, k, signs, self._progress(k, len(problems), context))
                     for k, signs in enumerate(problems)
                 )
         except (np.linalg.LinAlgError, ArithmeticError) as error:  # only rounding and overflow lead there

@@ -17,6 +17,7 @@ from margindist.estimators._base import (
     MarginClassifier,
     fitting,
     one_of,
+    quietly,
 )
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier, combine
 from margindist.solvers._rows import as_rows, weighted_sums
@@ -302,11 +303,11 @@ class LSSVMClassifier(MarginClassifier):
     def _solve_systems(self, data, targets):
         try:
             solve = self._solve_by_columns if self._has_few_columns(data.X) else self._solve_by_rows
-            solutions = solve(data, targets)
+            solutions = quietly(solve, data, targets)
         except ArithmeticError as error:
             raise self._digits_lost(error) from error
         if self.kernel == "linear":
-            solutions = [self._go_on(data, signs, found) for signs, found in zip(targets, solutions)]
+            solutions = [quietly(self._go_on, data, signs, found) for signs, found in zip(targets, solutions)]
         self._warn_unless_converged(solutions)
         return solutions
 
@@ -315,7 +316,11 @@ class LSSVMClassifier(MarginClassifier):
         if found.status is Status.OPTIMAL:
             return found
         most = min(self.max_iter, max(200, 3 * min(data.X.shape)))
-        other = self._conjugate_gradients(as_rows(data.X, self.fit_intercept), signs, data, most)
+        rows = as_rows(data.X, self.fit_intercept)
+        try:
+            other = self._conjugate_gradients(rows, signs, data, most)
+        except ArithmeticError:  # prices beyond all digits: at least what was found is finite
+            return found
         return min(found, other, key=lambda solution: solution.gap * solution.objective)
 
     def _solve_by_columns(self, data, targets):
