@@ -350,3 +350,12 @@ def test_kernels_that_are_not_positive_definite_score_as_in_grid_search(classifi
     np.testing.assert_allclose(
         found.fit(X, y).cv_results_["mean_test_score"], expected.cv_results_["mean_test_score"], atol=1e-12
     )
+
+
+def test_a_fold_that_loses_all_digits_is_a_failed_fit(monkeypatch):
+    def lose(*args, **options):
+        raise FloatingPointError("the weights are not finite")
+
+    monkeypatch.setattr(projected_newton, "solve_grid", lose)
+    with pytest.raises(ValueError, match="all 10 fits failed, the first because: the weights are not finite"):
+        LDMClassifierCV(Cs=[1.0, 10.0], lambda1s=[0.25], lambda2s=[0.25]).fit(*make_classification(60, random_state=0))

@@ -269,7 +269,11 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
             try:
                 fold = self._fold(template, rows, labels, weights, train, test, shared)
                 values, missed = self._decision_values(fold, [points[k] for k in members])
-            except ValueError as error:  # a search goes on without such a fold
+            except (
+                ValueError,
+                ArithmeticError,
+                np.linalg.LinAlgError,
+            ) as error:  # it goes on without the fold
                 return np.full(len(members), np.nan), 0, [str(error)] * len(members), []
             column, trouble = self._score(fold, values, labels[test], weights[test] if weighted else None)
             unsolved = ~np.isfinite(values).all(axis=(1, 2))
