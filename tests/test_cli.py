@@ -104,7 +104,8 @@ def test_export_is_the_same_model(folder, capsys):
     np.testing.assert_allclose(values.ravel(), load_model("wdbc.model").decision_function(X), atol=1e-4)
 
 
-def test_fit_with_parameters_and_three_classes_to_the_standard_output(folder, capsys):
+def test_fit_with_parameters_and_three_classes_to_the_standard_output(folder, capsys, monkeypatch):
+    monkeypatch.delenv("MARGINDIST_DATA", raising=False)  # a folder's iris may have other column names
     assert run(["fit", "iris", "--method", "ldm", "--set", "C=3", "--set", "lambda1=0", "--set", "lambda2=0",
                 "-o", "iris.model"]) == 0  # fmt: skip
     assert "LDM with C = 3, lambda1 = 0, lambda2 = 0." in capsys.readouterr().out
