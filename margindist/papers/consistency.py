@@ -308,21 +308,6 @@ def _margins(experiment):
             )
 
 
-_CHECKS = (
-    _averages,
-    _ranks,
-    _counts_of_marks,
-    _counts_of_tests,
-    _extremes,
-    _bold,
-    _marks,
-    _spreads,
-    _fractions,
-    _twins,
-    _margins,
-)
-
-
 def _slashes(counts):
     return "/".join(map(str, counts))
 
