@@ -13,10 +13,11 @@ import numpy as np
 from sklearn.svm import SVC
 
 from benchmarks._measure import in_turn, load, memory_growth, table
-from margindist.kernels import Kernel, gram_bytes, gram_matrix, resolve_gamma
+from margindist.kernels import Kernel, resolve_gamma
 from margindist.objectives import LDM
 from margindist.solvers import block_descent
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.gram import gram_bytes, gram_matrix
 
 LAMBDA, TOL = 0.25, 1e-3
 

@@ -19,8 +19,8 @@ from benchmarks._measure import in_turn, load, memory_growth, table
 from margindist import ODMClassifier
 from margindist.objectives import ODM
 from margindist.solvers import multiclass as rounds
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.rows import as_rows
 
 MU, THETA = 0.4, 0.2
 MULTICLASS = ["satimage", "usps", "pendigits", "letter", "shuttle", "mnist", "covtype"]

@@ -2,11 +2,12 @@ import cvxpy as cp
 import numpy as np
 import pytest
 
-from margindist.kernels import FullGram, Kernel, gram_bytes, gram_matrix
+from margindist.kernels import Kernel
 from margindist.objectives import LDM
 from margindist.solvers import block_descent
 from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
 
 
 def optimum(objective, G, signs, weights):

@@ -24,12 +24,12 @@ from margindist import (
     ODMClassifier,
     ODMClassifierCV,
 )
-from margindist.kernels import FullGram
 from margindist.objectives import LDM, SemiVariance
 from margindist.solvers import projected_newton, semivariance
 from margindist.solvers._kernel_certificate import certify_multipliers
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.gram import FullGram
+from margindist.spaces.rows import as_rows
 
 # A search, the classifier (solved so exactly that scores do not depend on the solver), and the grid they share.
 SEARCHES = {

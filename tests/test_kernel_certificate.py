@@ -7,12 +7,13 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from margindist import LDMClassifier, ODMClassifier
-from margindist.kernels import FullGram, cholesky_factor
 from margindist.objectives import LDM, ODM
 from margindist.solvers import newton
 from margindist.solvers._kernel_certificate import certify_features
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.features import cholesky_factor
+from margindist.spaces.gram import FullGram
+from margindist.spaces.rows import as_rows
 
 
 def long_kernel(X, kernel, gamma):

@@ -5,20 +5,10 @@ import pytest
 import scipy.sparse as sp
 
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MSVMAvClassifier, ODMClassifier
-from margindist.kernels import (
-    CachedGram,
-    FullGram,
-    Kernel,
-    cholesky_factor,
-    clip_spectrum,
-    gram_bytes,
-    gram_matrix,
-    is_indefinite,
-    nystroem,
-    partial_cholesky,
-    resolve_gamma,
-)
+from margindist.kernels import Kernel, resolve_gamma
 from margindist.objectives import ODM
+from margindist.spaces.features import cholesky_factor, nystroem, partial_cholesky
+from margindist.spaces.gram import CachedGram, FullGram, clip_spectrum, gram_bytes, gram_matrix, is_indefinite
 
 
 def cosine(X, Y):

@@ -16,8 +16,8 @@ from margindist import LDMClassifier
 from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, interior_point, stochastic
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem, Solution, Status
+from margindist.spaces.rows import as_rows
 from tests.reference import ldm as reference
 
 SOLVERS = ["interior-point", "coordinate-descent", "block", "dcd"]

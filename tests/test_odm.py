@@ -16,8 +16,8 @@ from margindist import ODMClassifier
 from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step
 from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton
-from margindist.solvers._rows import all_scores, as_rows, matrix, n_columns
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.rows import all_scores, as_rows, matrix, n_columns
 from tests.reference import odm as reference
 
 GRID = [(lam, mu, theta) for lam in (1.0, 2.0**10, 2.0**20) for mu, theta in ((0.2, 0.8), (0.8, 0.2), (1.0, 0.0))]

@@ -19,7 +19,7 @@ from margindist import ALMAClassifier, MICRAClassifier, PUMMAClassifier, ROMMACl
 from margindist.datasets import make_threshold
 from margindist.margins import first_reaching, update_bound
 from margindist.solvers import online, online_kernel
-from margindist.solvers._rows import as_rows
+from margindist.spaces.rows import as_rows
 from tests.reference import online as reference
 
 P_100 = 2 * np.log(100)

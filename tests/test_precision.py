@@ -20,7 +20,7 @@ from margindist import (
     ROMMAClassifier,
     SVRClassifier,
 )
-from margindist.solvers._rows import as_rows, gram_diagonal, inner_products
+from margindist.spaces.rows import as_rows, gram_diagonal, inner_products
 
 CLASSIFIERS = [
     ALMAClassifier(random_state=0),

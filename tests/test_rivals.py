@@ -17,8 +17,8 @@ from sklearn.svm import SVC
 from margindist import FMMClassifier, KOMDClassifier, MDOClassifier
 from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.rows import as_rows
 
 
 def separable(seed, m=80, d=4, gap=0.3):

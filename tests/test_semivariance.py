@@ -15,8 +15,8 @@ from margindist import MSVMAvClassifier
 from margindist.margins import generalization_bound, margins, semivariance_bound
 from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
-from margindist.solvers._rows import add_gram, as_rows, gram
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.rows import add_gram, as_rows, gram
 from tests.reference import msvmav as naive
 
 GRID = [(alpha, beta) for alpha in (2.0**-6, 1.0, 2.0**6) for beta in (2.0**-10, 2.0**-4, 2.0**2)]

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from margindist.objectives import LDM
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Problem, Solution, Status, better, certify, conclude, hand_over
+from margindist.spaces.rows import as_rows
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
 

@@ -23,18 +23,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from margindist.estimators._kernel_features import KernelFeatures
-from margindist.kernels import (
-    KERNELS,
-    Kernel,
-    cholesky_factor,
-    clip_spectrum,
-    gamma_per_feature,
-    gram_bytes,
-    gram_matrix,
-    is_indefinite,
-    nystroem,
-    resolve_gamma,
-)
+from margindist.kernels import KERNELS, Kernel, gamma_per_feature, resolve_gamma
+from margindist.spaces.features import cholesky_factor, nystroem
+from margindist.spaces.gram import clip_spectrum, gram_bytes, gram_matrix, is_indefinite
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks

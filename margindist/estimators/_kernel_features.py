@@ -4,10 +4,10 @@ import threading
 
 import numpy as np
 
-from margindist.kernels import cholesky_factor
 from margindist.solvers._kernel_certificate import certify_features, certify_rounds
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Status, better, conclude
+from margindist.spaces.features import cholesky_factor
+from margindist.spaces.rows import as_rows
 
 
 class KernelFeatures:

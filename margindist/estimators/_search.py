@@ -30,7 +30,8 @@ from margindist.estimators._base import (
     _threadpools,
     fitting,
 )
-from margindist.kernels import FullGram, Kernel, gram_bytes, gram_matrix
+from margindist.kernels import Kernel
+from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
 
 _LARGEST_SHARED = 1e9  # bytes of kernel values between all samples that are kept for the folds
 GRID_TOL = 1e-7  # relative gap the solvers along a grid aim at: from a good start it costs no more than a large one

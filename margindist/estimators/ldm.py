@@ -22,13 +22,7 @@ from margindist.estimators._base import (
 )
 from margindist.estimators._kernel_features import KernelFeatures
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
-from margindist.kernels import (
-    CachedGram,
-    FullGram,
-    Kernel,
-    gram_bytes,
-    gram_matrix,
-)
+from margindist.kernels import Kernel
 from margindist.objectives import LDM
 from margindist.solvers import (
     augmented_lagrangian,
@@ -38,7 +32,9 @@ from margindist.solvers import (
     projected_newton,
     stochastic,
 )
-from margindist.solvers._rows import (
+from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, with_bound
+from margindist.spaces.gram import CachedGram, FullGram, gram_bytes, gram_matrix
+from margindist.spaces.rows import (
     add_rows,
     as_rows,
     dense_matrix,
@@ -49,7 +45,6 @@ from margindist.solvers._rows import (
     squares,
     weighted_sums,
 )
-from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, with_bound
 
 _ON_ROWS = {
     "interior-point": interior_point,
@@ -342,11 +337,11 @@ class LDMClassifier(MarginClassifier):
         tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
 
         def on_features(rows, start):
-            return self._solve_in_turn(problem._replace(rows=rows), _Setting(setting.kernel, rows), tighter, start)
+            return self._solve_in_turn(problem._replace(space=rows), _Setting(setting.kernel, rows), tighter, start)
 
         attempts = [lambda best: features.solve(problem, lambda value: self.tol, on_features, start)]
         if features.gram is not None:
-            on_gram = problem._replace(rows=features.gram)
+            on_gram = problem._replace(space=features.gram)
             attempts.append(lambda best: block_descent.solve(on_gram, options, best))
         return hand_over(attempts, options.tol)
 
@@ -388,20 +383,20 @@ class LDMClassifier(MarginClassifier):
             return self._separate(problem, options)
         if solver not in _ON_GRAM:
             return _ON_ROWS[solver].solve(problem, options, start)
-        found = _ON_GRAM[solver](problem._replace(rows=setting.gram_of_rows()), options, start)
-        return found if problem.rows is None else self._on_columns(problem, found, options.tol)
+        found = _ON_GRAM[solver](problem._replace(space=setting.gram_of_rows()), options, start)
+        return found if problem.space is None else self._on_columns(problem, found, options.tol)
 
     def _separate(self, problem, options):
         """Return some hard margin, or the proof that there is none: that is no question of the lambdas."""
         plain = problem._replace(objective=problem.objective._replace(lambda1=0.0, lambda2=0.0))
         found = augmented_lagrangian.solve(plain, options)
-        scores(problem.rows, found.coef, z := np.empty(len(problem.signs)))
+        scores(problem.space, found.coef, z := np.empty(len(problem.signs)))
         now = certify(problem, found.coef, problem.signs * z, found.dual)
         return conclude(now._replace(n_iter=found.n_iter), options.tol, Status.STALLED)
 
     def _on_columns(self, problem, found, tol):
         """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
-        rows, signs = problem.rows, problem.signs
+        rows, signs = problem.space, problem.signs
         w = add_rows(rows, np.arange(len(signs)), found.coef, np.zeros(n_columns(rows)))
         scores(rows, w, z := np.empty(len(signs)))
         now = certify(problem, w, signs * z, found.dual)._replace(n_iter=found.n_iter)

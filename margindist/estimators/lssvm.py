@@ -20,7 +20,6 @@ from margindist.estimators._base import (
     quietly,
 )
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier, combine
-from margindist.solvers._rows import as_rows, weighted_sums
 from margindist.solvers._solution import Status
 from margindist.solvers.least_squares import (
     Path,
@@ -31,6 +30,7 @@ from margindist.solvers.least_squares import (
     solve_columns,
     solve_gram,
 )
+from margindist.spaces.rows import as_rows, weighted_sums
 
 _LARGEST_FACTOR = 5000  # sparse data with more rows and more columns are left to conjugate gradients
 

@@ -16,8 +16,8 @@ from margindist.estimators._base import (
     fitting,
     one_of,
 )
-from margindist.solvers._rows import as_rows, products, weighted_sums
 from margindist.solvers.average_margin import SLOPES, find_bias, kernel_sums, search_slope
+from margindist.spaces.rows import as_rows, products, weighted_sums
 
 _N_FOLDS = 5
 

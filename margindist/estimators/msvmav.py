@@ -16,11 +16,11 @@ from margindist.estimators._base import (
     fitting,
 )
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
-from margindist.kernels import cholesky_factor
 from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
-from margindist.solvers._rows import as_rows, dense_matrix, n_columns
 from margindist.solvers._solution import Options, Problem, Status
+from margindist.spaces.features import cholesky_factor
+from margindist.spaces.rows import as_rows, dense_matrix, n_columns
 
 _LARGEST_DENSE = 2e7  # entries of sparse rows that are made dense for the compiled rounds of a search
 

@@ -21,12 +21,12 @@ from margindist.estimators._base import (
     optional,
 )
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
-from margindist.kernels import cholesky_factor
 from margindist.objectives import ODM
 from margindist.solvers import coordinate_descent, multiclass, newton
-from margindist.solvers._rows import as_rows, n_columns
 from margindist.solvers._solution import Options, Problem, Status, gained
 from margindist.solvers.proximal_newton import is_favourable
+from margindist.spaces.features import cholesky_factor
+from margindist.spaces.rows import as_rows, n_columns
 
 _FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
 _PAPER_LAMS = tuple(2.0**k for k in range(0, 21, 2))
@@ -309,7 +309,7 @@ class ODMClassifier(MarginClassifier):
     def _solve(self, k, problem, options, features, joint):
         """Solve one problem: the rows' or, with features, the kernel's."""
         n_samples = len(problem.signs)
-        size = n_columns(problem.rows) if features is None else n_samples
+        size = n_columns(problem.space) if features is None else n_samples
         start = self._last_solution(k, (len(self.classes_), size) if joint else (size,), n_samples)
         method = self._solve_joint if joint else self._solve_two_class
         if features is None:
@@ -317,7 +317,7 @@ class ODMClassifier(MarginClassifier):
         tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
 
         def on_features(rows, start):
-            return method(problem._replace(rows=rows), tighter, start)
+            return method(problem._replace(space=rows), tighter, start)
 
         if joint:
             return features.solve_joint(problem, self.tol, on_features, start)

@@ -25,7 +25,7 @@ from margindist.estimators._base import (
 )
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.solvers import online, online_kernel
-from margindist.solvers._rows import as_rows
+from margindist.spaces.rows import as_rows
 
 _SMALL = 100_000  # values that are checked faster by hand than through scikit-learn
 _MODERATE = 1e30  # size below which they need no further check; no NaN is

@@ -19,11 +19,12 @@ from margindist.estimators._base import (
     Requirement,
     fitting,
 )
-from margindist.kernels import FullGram, cholesky_factor
 from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
-from margindist.solvers._rows import as_rows, n_columns
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.features import cholesky_factor
+from margindist.spaces.gram import FullGram
+from margindist.spaces.rows import as_rows, n_columns
 
 _STEP = Requirement(lambda value: POSITIVE.test(value) and value <= 1, "a number in (0, 1]")
 

@@ -8,9 +8,9 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from margindist.estimators.msvmav import MSVMAvClassifier
 from margindist.estimators.odm import ODMClassifier
-from margindist.kernels import gram_matrix, is_indefinite
 from margindist.margins.decision import margins
 from margindist.margins.semivariance import semivariance_bound
+from margindist.spaces.gram import gram_matrix, is_indefinite
 
 __all__ = ["generalization_bound", "multiclass_bound"]
 

@@ -6,11 +6,11 @@ from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from margindist.estimators.ldm import LDMClassifier
-from margindist.kernels import gram_matrix, is_indefinite
 from margindist.objectives import LDM
-from margindist.solvers._rows import as_rows, quadratic_forms
 from margindist.solvers.block_descent import explicit_hessian
 from margindist.solvers.interior_point import quadratic_part
+from margindist.spaces.gram import gram_matrix, is_indefinite
+from margindist.spaces.rows import as_rows, quadratic_forms
 
 _AT_BOUND = 1e-3  # a multiplier this close to C, relatively, counts as C: solvers stop at a tolerance
 

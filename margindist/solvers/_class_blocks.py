@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from margindist.solvers._rows import all_scores
 from margindist.solvers._solution import gained
+from margindist.spaces.rows import all_scores
 
 _ROUNDING = 1e-12  # a round begins at the last one's value, so whether it is below that may be rounding alone
 _EXACT = 1e-10  # gap from which on a round that is not below the last one will not get there

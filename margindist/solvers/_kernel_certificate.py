@@ -1,8 +1,8 @@
 r"""The certificate of a kernel machine: of the coefficients it has, with the kernel matrix as it is.
 
-Solvers work on features F of a Gram matrix G (:mod:`margindist.kernels`) that leave out directions of next to no
-length: with pivots S, :math:`F = G_{\cdot S} L^{-T}`, :math:`LL^T = G_{SS}` and :math:`G - FF^T \succeq 0`. At a high
-price of errors, however, short directions pay: the optimum on the features may be far above that of the kernel.
+Solvers work on features F of a Gram matrix G (:mod:`margindist.spaces.features`) that leave out directions of next
+to no length: with pivots S, :math:`F = G_{\cdot S} L^{-T}`, :math:`LL^T = G_{SS}` and :math:`G - FF^T \succeq 0`. At a
+high price of errors, however, short directions pay: the optimum on the features may be far above that of the kernel.
 
 **Few coefficients.** Weights w of the features are the function :math:`f = \sum_S \alpha_s k(x_s, \cdot)`,
 :math:`\alpha = L^{-T} w`, with :math:`\|f\| = \|w\|` and exactly the features' margins. The dual point a of

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margindist.solvers._rows import add_rows, squares
+from margindist.spaces.rows import add_rows, squares
 
 _ROUNDING = 1e-11  # relative error of an objective's value that is not in its gap, but matters beside other values
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
@@ -42,7 +42,7 @@ class Problem(NamedTuple):
     """What is minimised, and where the rows live."""
 
     objective: Any  # of :mod:`margindist.objectives`
-    rows: Any  # DenseRows or SparseRows; for block descent a Gram provider
+    space: Any  # rows (:mod:`margindist.spaces.rows`) or a Gram matrix (:mod:`margindist.spaces.gram`)
     signs: np.ndarray  # labels -1 and +1; for joint problems of several classes their codes 0, 1, ...
     weights: np.ndarray  # positive
 

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
-from margindist.solvers._rows import add_rows, inner_products, n_columns, scores, some_scores, squares
 from margindist.solvers._solution import Status, better, certify, conclude
+from margindist.spaces.rows import add_rows, inner_products, n_columns, scores, some_scores, squares
 
 _MOST_STEPS = 1000
 _GROW = 4.0  # the penalty grows by this factor after every update of the multipliers

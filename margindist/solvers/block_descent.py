@@ -39,12 +39,13 @@ from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dgemm
 
-from margindist.kernels import FullGram, cholesky_factor, partial_cholesky
 from margindist.solvers import interior_point
 from margindist.solvers._kernel_certificate import certify_multipliers
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem, Status, better, conclude, inseparable, relative
 from margindist.solvers.coordinate_descent import passes_left
+from margindist.spaces.features import cholesky_factor, partial_cholesky
+from margindist.spaces.gram import FullGram
+from margindist.spaces.rows import as_rows
 
 _MOST_BLOCKS = 1000
 _GUESS_ITERATIONS = 200  # of an interior point on features

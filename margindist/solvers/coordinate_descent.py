@@ -18,8 +18,8 @@ import numpy as np
 from numba import njit
 
 from margindist.objectives import coordinate_step
-from margindist.solvers._rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
 from margindist.solvers._solution import Status, better, certify, conclude
+from margindist.spaces.rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
 
 _MOST_PASSES = 1000
 _FIRST_LOOK = 6  # passes before the first look at the gap; then every half as many again as done so far

@@ -30,7 +30,8 @@ import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 
-from margindist.solvers._rows import (
+from margindist.solvers._solution import Status, certify, conclude
+from margindist.spaces.rows import (
     add_rows,
     as_rows,
     dense_matrix,
@@ -41,7 +42,6 @@ from margindist.solvers._rows import (
     scores,
     some_scores,
 )
-from margindist.solvers._solution import Status, certify, conclude
 
 _MOST_ITERATIONS = 1000
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
@@ -109,8 +109,8 @@ def solve(problem, options, start=None):
 
 def _solve_in_span(problem, options, start):
     """Minimise over the span of fewer rows than columns: the shortest weights with given margins lie in it."""
-    basis, triangle = qr(dense_matrix(problem.rows).T, mode="economic", check_finite=False)
-    narrow = problem._replace(rows=as_rows(np.ascontiguousarray(triangle.T)))
+    basis, triangle = qr(dense_matrix(problem.space).T, mode="economic", check_finite=False)
+    narrow = problem._replace(space=as_rows(np.ascontiguousarray(triangle.T)))
     report = None
     if options.report is not None:
 
@@ -121,7 +121,7 @@ def _solve_in_span(problem, options, start):
         start = start._replace(coef=basis.T @ start.coef)
     found = solve(narrow, options._replace(report=report), start)
     w = basis @ found.coef
-    scores(problem.rows, w, z := np.empty(len(problem.signs)))
+    scores(problem.space, w, z := np.empty(len(problem.signs)))
     proved = certify(problem, w, problem.signs * z, found.dual)
     return conclude(proved._replace(n_iter=found.n_iter), options.tol, found.status)
 

@@ -45,7 +45,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lu_factor, lu
 from scipy.linalg.blas import dsymm
 
 from margindist.solvers._kernel_certificate import material, rounding
-from margindist.solvers._rows import (
+from margindist.solvers._solution import Solution, Status, conclude, relative
+from margindist.spaces.rows import (
     add_rows,
     gram,
     n_columns,
@@ -58,7 +59,6 @@ from margindist.solvers._rows import (
     sum_of_squares,
     weighted_sums,
 )
-from margindist.solvers._solution import Solution, Status, conclude, relative
 
 __all__ = ["Path", "conjugate_gradients", "metric_of", "path_columns", "path_gram", "solve_columns", "solve_gram"]
 

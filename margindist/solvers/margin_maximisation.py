@@ -22,8 +22,8 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
-from margindist.solvers._rows import add_rows, n_columns, scores, squares
 from margindist.solvers._solution import Solution, Status, conclude
+from margindist.spaces.rows import add_rows, n_columns, scores, squares
 
 _MOST_STEPS = 10_000
 _BETWEEN_REPORTS = 50

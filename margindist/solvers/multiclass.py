@@ -61,9 +61,9 @@ from margindist.solvers._class_blocks import (
     scores_by_parts,
     store,
 )
-from margindist.solvers._rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
 from margindist.solvers._solution import Solution, Status, gained
 from margindist.solvers.proximal_newton import ProximalNewton, is_favourable, is_possible
+from margindist.spaces.rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
 
 _MOST_ITERATIONS = 1000
 _ROOM = 4  # classes a block has room for at first

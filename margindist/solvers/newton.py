@@ -22,7 +22,8 @@ from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from margindist.objectives import row_slope
-from margindist.solvers._rows import (
+from margindist.solvers._solution import Solution, Status, conclude, gained
+from margindist.spaces.rows import (
     SparseRows,
     add_rows,
     gram,
@@ -35,7 +36,6 @@ from margindist.solvers._rows import (
     scores,
     some_scores,
 )
-from margindist.solvers._solution import Solution, Status, conclude, gained
 
 _MOST_STEPS = 1000
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)

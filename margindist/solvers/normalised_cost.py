@@ -17,8 +17,8 @@ accepted steps never increases, so the end is never worse than the start.
 import numpy as np
 from numba import njit
 
-from margindist.solvers._rows import add_rows, n_columns, n_rows, row_dot, squares
 from margindist.solvers._solution import Solution, Status
+from margindist.spaces.rows import add_rows, n_columns, n_rows, row_dot, squares
 
 _MOST_STEPS = 1000
 _MEMORY = 10  # pairs the curvature estimate rests on

@@ -45,7 +45,7 @@ import numpy as np
 from numba import njit
 from numba.extending import overload
 
-from margindist.solvers._rows import n_columns, n_rows, row_dot, row_scatter, scores, squares
+from margindist.spaces.rows import n_columns, n_rows, row_dot, row_scatter, scores, squares
 
 _LIMIT = 1e14  # of ‖w‖²‖z‖²: a margin below 1e-7 of the rows' distances counts as none
 _TINY = 1e-150  # squared length below which a row, or the distance between two, counts as zero: no quotient overflows

@@ -30,8 +30,8 @@ from numba import njit
 from scipy.linalg import eigh
 
 from margindist.solvers import interior_point
-from margindist.solvers._rows import as_rows
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude
+from margindist.spaces.rows import as_rows
 
 __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
 

@@ -43,7 +43,7 @@ from margindist.solvers._class_blocks import (
     spread,
     store,
 )
-from margindist.solvers._rows import gram, matrix, n_columns, n_rows, row_add
+from margindist.spaces.rows import gram, matrix, n_columns, n_rows, row_add
 
 _FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
 _NARROW = 0.3  # factor of the widths

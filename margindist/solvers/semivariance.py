@@ -33,8 +33,8 @@ import numpy as np
 from numba import njit
 from scipy.linalg import cho_factor, cho_solve, eigh
 
-from margindist.solvers._rows import DenseRows, add_gram, add_rows, n_columns, n_rows, n_stored, row_add, row_dot
 from margindist.solvers._solution import Solution, Status
+from margindist.spaces.rows import DenseRows, add_gram, add_rows, n_columns, n_rows, n_stored, row_add, row_dot
 
 _MOST_ROUNDS = 100
 _ALWAYS_GRAM, _NEVER_GRAM = 200, 4000  # columns up to which, and beyond which, the choice does not look at the rows

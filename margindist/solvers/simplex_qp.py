@@ -21,8 +21,8 @@ rows that share the weight; there ρEE' is added to it, which changes no step, b
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
-from margindist.solvers._rows import add_rows, gram, n_columns, n_rows, scores, squares
 from margindist.solvers._solution import Solution, Status, conclude
+from margindist.spaces.rows import add_rows, gram, n_columns, n_rows, scores, squares
 
 _MOST_ITERATIONS = 100
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes

@@ -18,8 +18,8 @@ import numpy as np
 from numba import njit
 
 from margindist.solvers import coordinate_descent
-from margindist.solvers._rows import n_columns, n_rows, row_add, row_dot, scores, squares, take_rows
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude, relative
+from margindist.spaces.rows import n_columns, n_rows, row_add, row_dot, scores, squares, take_rows
 
 _PASSES = 5  # the paper's T
 _CALIBRATION_ROWS = 1000
@@ -158,4 +158,4 @@ def _margins(rows, signs, coef):
 
 
 def _value(problem, coef):
-    return problem.objective.value(coef @ coef, _margins(problem.rows, problem.signs, coef), problem.weights)
+    return problem.objective.value(coef @ coef, _margins(problem.space, problem.signs, coef), problem.weights)

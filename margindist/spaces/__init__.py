@@ -1,0 +1,1 @@
+"""Where the rows live: in memory, in a Gram matrix, or as features of a kernel."""

@@ -1,0 +1,139 @@
+r"""Features of a kernel: rows whose inner products are the kernel's values.
+
+With pivots S, :func:`partial_cholesky` makes :math:`F = G_{\cdot S} L^{-T}`, :math:`L L^T = G_{SS}`, so that
+:math:`F F^T \approx G` with a remainder that is positive semi-definite and zero on S: a linear method on the rows of F
+is the kernel method on a slightly smaller kernel, and weights ``w`` of the columns of F are coefficients
+:math:`L^{-T} w` of the rows S. Pivots are drawn in proportion to what is left of the diagonal (randomly pivoted
+Cholesky, Chen, Epperly, Tropp and Webber 2025), many at a time; :func:`cholesky_factor` takes the largest one each
+time (LAPACK ``pstrf``).
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.linalg.lapack import dpstrf
+
+from margindist.spaces.gram import CachedGram, FullGram
+
+
+class Factor(NamedTuple):
+    """Features ``F`` with ``F Fᵀ ≈ G``, and the way back from their weights to coefficients of training rows."""
+
+    features: np.ndarray  # (n, rank), C-contiguous
+    pivots: np.ndarray  # (rank,), rows that span the others
+    to_coef: np.ndarray  # (rank, rank): to_coef @ w are the coefficients of the rows ``pivots``
+    remainder: float  # trace of G − F Fᵀ
+    indefinite: bool  # a negative eigenvalue showed
+    diagonal: np.ndarray  # of G
+    kept: Any = None  # as in :class:`FullGram`
+
+    def coefficients(self, weights):
+        """Return one coefficient per training row from the weights of the features; for G, clipped or not."""
+        alpha = np.zeros(len(self.features))
+        if len(self.pivots):  # by the triangle itself, which rounds less than its inverse
+            alpha[self.pivots] = solve_triangular(self.features[self.pivots], weights, lower=True, trans="T")
+        return alpha
+
+    def row_coefficients(self, coef):
+        """Return coefficients with which the kernel as it is gives the training rows what G gives them with these."""
+        return coef if self.kept is None else self.kept.project(coef)
+
+
+def _finish(features, pivots, diagonal, indefinite):
+    left = diagonal - np.einsum("ij,ij->i", features, features)
+    top = np.abs(diagonal).max(initial=0.0)
+    lower = features[pivots]
+    to_coef = solve_triangular(lower, np.eye(len(pivots)), lower=True, trans="T") if len(pivots) else lower.T
+    indefinite = bool(indefinite or left.min(initial=0.0) < -1e-8 * top)
+    return Factor(features, pivots, to_coef, float(np.maximum(left, 0.0).sum()), indefinite, diagonal)
+
+
+def partial_cholesky(gram, n_components, rng, tol=1e-10):
+    """Return features of rank at most ``n_components`` from as many columns, drawn as the module describes.
+
+    Parameters
+    ----------
+    gram : FullGram or CachedGram
+        Where the columns come from.
+    n_components : int
+        Largest rank.
+    rng : numpy.random.Generator
+        Draws the pivots.
+    tol : float
+        Stop when this share of the trace is left.
+
+    Returns
+    -------
+    Factor
+    """
+    n_components = min(n_components, gram.n)
+    features = np.zeros((gram.n, n_components))
+    left = np.maximum(gram.diagonal, 0.0)
+    top, trace, rank = left.max(initial=0.0), left.sum(), 0
+    pivots = np.empty(0, dtype=np.intp)
+    while rank < n_components and left.sum() > tol * trace:
+        chance = left / left.sum()
+        size = min(max(8, n_components // 8), n_components - rank, np.count_nonzero(chance))
+        drawn = rng.choice(gram.n, size, replace=False, p=chance)
+        columns = gram.columns(drawn)
+        columns -= features[drawn, :rank] @ features[:, :rank].T
+        lower, order, kept, _ = dpstrf(columns[:, drawn], tol=max(1e-12 * top, 1e-3 * left[drawn].min()), lower=1)
+        chosen = order[:kept] - 1
+        new = solve_triangular(np.tril(lower[:kept, :kept]), columns[chosen], lower=True, check_finite=False)
+        features[:, rank : rank + kept] = new.T
+        pivots = np.append(pivots, drawn[chosen])
+        left -= np.einsum("ij,ij->j", new, new)
+        np.maximum(left, 0.0, out=left)
+        left[drawn] = np.where(left[drawn] > 1e-10 * top, left[drawn], 0.0)
+        left[pivots] = 0.0
+        rank += kept
+        if kept == 0:
+            left[drawn] = 0.0
+    features = features if rank == n_components else np.ascontiguousarray(features[:, :rank])
+    return _finish(features, pivots, gram.diagonal, gram.diagonal.min(initial=0.0) < 0.0)
+
+
+def nystroem(X, kernel, n_components, rng):
+    """Return a Nystroem feature map of the training rows; landmarks are drawn by randomly pivoted Cholesky.
+
+    Only the landmarks' columns of the Gram matrix are computed. With as many components as rows (or as the matrix
+    has rank) the map is exact.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n, n_features)
+        Training rows.
+    kernel : Kernel
+        Its bias counts as a feature like any other.
+    n_components : int
+        Most landmarks, and most features.
+    rng : numpy.random.Generator
+        Draws the landmarks.
+
+    Returns
+    -------
+    Factor
+    """
+    return partial_cholesky(CachedGram(X, kernel, 0), n_components, rng)
+
+
+def cholesky_factor(gram, tol=1e-10):
+    """Return features of full numerical rank: pivoted Cholesky of the whole matrix (LAPACK ``pstrf``).
+
+    Takes the memory of one more Gram matrix, and of the features. Pivots stop at ``tol`` times the largest entry of
+    the diagonal.
+    """
+    gram = gram.whole()
+    values = gram.values if isinstance(gram, FullGram) else gram.columns(np.arange(gram.n))
+    top = max(gram.diagonal.max(initial=0.0), np.finfo(float).tiny)
+    lower, order, rank, _ = dpstrf(values.T, tol=tol * top, lower=1)
+    pivots = order - 1
+    features = np.empty((gram.n, rank))
+    features[pivots] = np.tril(lower[:, :rank])
+    # A matrix may have negative eigenvalues and no negative entry on what is left of its diagonal; a product tells.
+    probe = np.random.default_rng(0).standard_normal(gram.n)
+    rest = gram.dot(probe) - features @ (features.T @ probe)
+    indefinite = np.abs(rest).max() > 100.0 * np.sqrt(gram.n * tol) * top
+    factor = _finish(features, pivots[:rank].astype(np.intp), gram.diagonal, indefinite)
+    return factor._replace(kept=getattr(gram, "kept", None))

@@ -1,0 +1,263 @@
+"""Gram matrices of training rows that never take more memory than they are given.
+
+The matrix of a kernel's values between all training rows is seen through a *provider*, :class:`FullGram` or
+:class:`CachedGram`, with one interface:
+
+==================================  ==================================================================
+``n``, ``diagonal``                 number of rows, and the diagonal
+``whole()``                         the provider that holds all values, if they fit, else the same one
+``columns(which)``                  some columns, as the rows of a C-contiguous array
+``block(which)``                    the square of those rows and columns
+``add_columns(which, coef, out)``   ``out += G[:, which] @ coef``
+``dot(V)``                          ``G @ V`` for a vector or a thin matrix
+``row_coefficients(coef)``          coefficients (last axis) for the kernel as it is, if G was clipped
+==================================  ==================================================================
+
+:func:`gram_matrix` picks the provider by a limit in bytes. Of the symmetric matrix only one half is ever evaluated, a
+strip of rows at a time.
+"""
+
+import threading
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numba import njit
+from scipy.linalg import eigh, eigh_tridiagonal, eigvalsh
+
+from margindist.kernels import Pairs
+
+_STRIP = 256  # rows of the matrix evaluated at a time
+
+
+@njit(cache=True, nogil=True)
+def _add_rows(values, which, coef, out):
+    for k in range(len(which)):
+        row, scale = values[which[k]], coef[k]
+        for j in range(len(row)):
+            out[j] += scale * row[j]
+
+
+@njit(cache=True, nogil=True)
+def _square(values, which, out):
+    for i in range(len(which)):
+        row = values[which[i]]
+        for j in range(len(which)):
+            out[i, j] = row[which[j]]
+    return out
+
+
+class FullGram:
+    """A Gram matrix that is held as a whole.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n, n), float64, symmetric
+    kept : Kept, optional
+        What :func:`clip_spectrum` left of an indefinite kernel's matrix.
+    """
+
+    def __init__(self, values, kept=None):
+        self.values, self.kept = values, kept
+        self.n = len(values)
+        self.diagonal = values.diagonal().copy()
+
+    def whole(self):
+        """Return the provider that holds the whole matrix: itself."""
+        return self
+
+    def columns(self, which):
+        """Return the columns ``which`` as rows of an array."""
+        return self.values[which]
+
+    def block(self, which):
+        """Return the square block of the rows and columns ``which``."""
+        return _square(self.values, which, np.empty((len(which), len(which))))
+
+    def add_columns(self, which, coef, out):
+        """Add the columns ``which``, each times its coefficient, to ``out``."""
+        _add_rows(self.values, which, coef, out)
+
+    def dot(self, V):
+        """Return the product with a vector or a thin matrix."""
+        return self.values @ V
+
+    def row_coefficients(self, coef):
+        """Return coefficients with which the kernel as it is gives the training rows what G gives them with these."""
+        return coef if self.kept is None else self.kept.project(coef)
+
+
+class CachedGram:
+    """A Gram matrix whose columns are computed when asked for, and kept while there is room.
+
+    Half of the limit holds the columns used last, the other half what is being computed. Providers may be shared
+    between threads.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n, n_features)
+    kernel : Kernel
+    max_bytes : int
+        Most memory to take, beside two float64 copies of ``X``; never less than a few rows take.
+    """
+
+    kept = None  # nothing is clipped
+
+    def __init__(self, X, kernel, max_bytes):
+        self._pairs = Pairs(X, kernel)
+        self.n = X.shape[0]
+        self.diagonal = self._pairs.diagonal()
+        self._fits = gram_bytes(self.n) <= max_bytes
+        self._whole = None
+        room = max_bytes / (8 * self.n)  # columns
+        self._height = int(np.clip(room / 4, 1, _STRIP))
+        self._cache = np.empty((0 if self._fits else int(room / 2), self.n))
+        self._slot = np.full(self.n, -1)  # where a column is kept
+        n_slots = len(self._cache)
+        self._owner = np.full(n_slots, -1)  # whose column a slot holds
+        self._used = np.zeros(n_slots, dtype=np.int64)  # when it was last asked for
+        self._clock = 0
+        self._lock = threading.Lock()
+
+    def whole(self):
+        """Return the whole matrix if it fits into the limit, else this provider.
+
+        Its making takes one strip of rows more than the matrix. It is kept: the next call returns the same.
+        """
+        if not self._fits:
+            return self
+        with self._lock:
+            if self._whole is None:
+                values = np.empty((self.n, self.n))
+                for begin, end, strip in self._pairs.strips(_STRIP):
+                    values[begin:end, begin:] = strip
+                    values[end:, begin:end] = strip[:, end - begin :].T
+                self._whole = FullGram(values)
+            return self._whole
+
+    def columns(self, which):
+        """Return the columns ``which`` as rows of an array."""
+        return self._pairs(which)
+
+    def block(self, which):
+        """Return the square block of the rows and columns ``which``."""
+        return self._pairs(which, which)
+
+    def row_coefficients(self, coef):
+        """Return the coefficients: G is the kernel as it is."""
+        return coef
+
+    def add_columns(self, which, coef, out):
+        """Add the columns ``which``, each times its coefficient, to ``out``."""
+        with self._lock:
+            self._clock += 1
+            slots = self._slot[which]
+            known = slots >= 0
+            self._used[slots[known]] = self._clock
+            _add_rows(self._cache, slots[known], coef[known], out)
+            missing, coef = which[~known], coef[~known]
+            for begin in range(0, len(missing), self._height):
+                part = missing[begin : begin + self._height]
+                values = self._pairs(part)
+                out += coef[begin : begin + self._height] @ values
+                self._keep(part, values)
+
+    def _keep(self, which, values):
+        free = np.flatnonzero(self._used < self._clock)
+        if len(free) > len(which):
+            free = free[np.argpartition(self._used[free], len(which) - 1)[: len(which)]]
+        which, values = which[: len(free)], values[: len(free)]
+        evicted = self._owner[free]
+        self._slot[evicted[evicted >= 0]] = -1
+        self._cache[free] = values
+        self._owner[free], self._slot[which], self._used[free] = which, free, self._clock
+
+    def dot(self, V):
+        """Return the product with a vector or a thin matrix; every kernel value is computed once."""
+        out = np.zeros_like(V, dtype=np.float64)
+        for begin, end, values in self._pairs.strips(self._height):
+            out[begin:end] += values @ V[begin:]
+            out[end:] += values[:, end - begin :].T @ V[begin:end]
+        return out
+
+
+def gram_bytes(n):
+    """Return the size of a whole Gram matrix of ``n`` rows."""
+    return 8 * n * n
+
+
+def gram_matrix(X, kernel, max_bytes=np.inf):
+    """Return a provider for the rows of ``X`` that computes nothing yet and takes at most ``max_bytes``.
+
+    A solver that needs more than a few columns calls ``whole()``, which makes the matrix once if it fits into the
+    limit. A precomputed float64 matrix is used as it is, unless ``kernel.bias`` asks for a sum.
+    """
+    if kernel.name == "precomputed" and not sp.issparse(X) and X.dtype == np.float64 and not kernel.bias:
+        return FullGram(X)
+    return CachedGram(X, kernel, max_bytes)
+
+
+# ---------------------------------------------------------------------- indefinite matrices
+
+_EXACT_BELOW = 500  # rows up to which all eigenvalues are computed
+_LANCZOS_STEPS = 80
+
+
+def is_indefinite(gram, rng):
+    """Tell whether the matrix has a negative eigenvalue that is more than rounding of its largest one.
+
+    However small beside that one, at a high price of errors it makes an objective without a minimum.
+
+    Small matrices are decided by all their eigenvalues. For large ones the diagonal, then Lanczos' method, look for
+    one; what they find is there, a small one may escape them. A fixed number of steps is the point: SciPy's ``eigsh``
+    has to converge, and on the many small eigenvalues of an ordinary kernel it takes thousands of products.
+    """
+    if gram.n == 0 or gram.diagonal.min() < 0.0:
+        return gram.n > 0
+    tol = 8.0 * gram.n * np.finfo(float).eps
+    if gram.n <= _EXACT_BELOW:
+        values = eigvalsh(gram.columns(np.arange(gram.n)))
+        return bool(values[0] < -tol * max(values[-1], 0.0))
+    gram = gram.whole()
+    basis = np.zeros((_LANCZOS_STEPS + 1, gram.n))
+    start = rng.standard_normal(gram.n)
+    basis[0] = start / np.linalg.norm(start)
+    alpha, beta = np.zeros(_LANCZOS_STEPS), np.zeros(_LANCZOS_STEPS)
+    for k in range(_LANCZOS_STEPS):
+        image = gram.dot(basis[k])
+        alpha[k] = image @ basis[k]
+        for _ in range(2):
+            image -= basis[: k + 1].T @ (basis[: k + 1] @ image)
+        beta[k] = np.linalg.norm(image)
+        if beta[k] <= 1e-12 * abs(alpha[0]):
+            break
+        basis[k + 1] = image / beta[k]
+    ritz = eigh_tridiagonal(alpha[: k + 1], beta[:k], eigvals_only=True)
+    return bool(ritz[0] < -tol * max(ritz[-1], 0.0))
+
+
+class Kept(NamedTuple):
+    """The positive part VΛV' of a weighted matrix W^½GW^½."""
+
+    vectors: np.ndarray  # V, orthonormal
+    root: np.ndarray  # the diagonal of W^½
+    largest: float  # of the absolute eigenvalues, those that were clipped included
+
+    def project(self, coef):
+        """Return the coefficients (last axis) with which G gives the rows what its positive part gives with these."""
+        return (coef / self.root) @ self.vectors @ self.vectors.T * self.root
+
+
+def clip_spectrum(gram, weights=None):
+    """Return the nearest positive semi-definite matrix: negative eigenvalues become zero.
+
+    Costs all eigenvectors, and memory for three more matrices of that size. Weights make the matrix near in the sense
+    in which a row of weight two is two rows. See :meth:`FullGram.row_coefficients` for the way back to the kernel.
+    """
+    root = np.ones(gram.n) if weights is None else np.sqrt(weights)
+    matrix = root[:, None] * gram.columns(np.arange(gram.n)) * root
+    values, vectors = eigh(matrix, overwrite_a=True, check_finite=False)
+    positive = values > gram.n * np.finfo(float).eps * np.abs(values).max()
+    kept = Kept(vectors[:, positive], root, float(np.abs(values).max()))
+    vectors = kept.vectors * np.sqrt(values[positive]) / root[:, None]
+    return FullGram(vectors @ vectors.T, kept)
