@@ -337,7 +337,13 @@ def _check_margin(fit, name, problem, found):
         size = float(np.sqrt((problem.rows**2).sum(axis=1).max()))
         if problem.kernel != "linear":
             size = float(np.sqrt(np.abs(np.diag(problem.gram())).max()))
-        if not abs(claimed - actual) <= 1e-7 * max(size, 1.0):
+        # Where coefficients cancel, the length of the weights is known to rounding of what cancels, and no better.
+        slack = 1e-7 * max(size, 1.0)
+        if problem.kernel != "linear" and point.square > 0:
+            lengths = np.sqrt(np.abs(np.diag(problem.gram())) + problem.bias)
+            cancelled = float((lengths @ np.abs(point.coef)) ** 2 / point.square)
+            slack += CANCELLATION * cancelled * abs(actual)
+        if not abs(claimed - actual) <= slack:
             fit.fail("value", f"margin_ {claimed:.12g}, by the coefficients {actual:.12g}")
         if name == "FMMClassifier":
             best = oracles.reference(problem, name, signs)
@@ -451,8 +457,23 @@ def _check_forms(case, fits):
             or not hasattr(first, "scores")
         ):
             continue
+        if case.name == "MDOClassifier":
+            _compare_costs(first, fit)
+            continue
         size = np.abs(first.scores).max()
         distance = np.abs(first.scores - fit.scores).max()
         allowed = 1e-3 if case.name == "ECOCClassifier" else 1e-5  # its classifiers have a tolerance
         if not distance <= allowed * size and not (first.warned and fit.warned):
             fit.fail("form", f"scores differ by {distance:.1e}, largest {size:.1e}")
+
+
+def _compare_costs(first, fit):
+    """Descents that end when the cost hardly falls agree in the cost.
+
+    Near its end a cost is flat: a step that lowers it by a share of 1e-6 may turn the weights by the root of that, and
+    at a kink of a cost that is not convex by more. Sums in another order are enough for another number of such steps.
+    """
+    costs, others = np.ravel(first.inner.objective_), np.ravel(fit.inner.objective_)
+    agree = np.abs(costs - others) <= 1e-3 * costs
+    if not agree.all() and not (first.warned and fit.warned):
+        fit.fail("form", f"costs differ: {costs[~agree]} and {others[~agree]}")

@@ -1,6 +1,7 @@
 """MDO, KM-OMD and FMM: solvers against generic ones, theorems, limits."""
 
 import warnings
+from fractions import Fraction
 
 import cvxpy as cp
 import numpy as np
@@ -201,6 +202,33 @@ def test_kernel_margin_against_the_hard_margin_svm():
     best = largest_margin(vectors * np.sqrt(np.maximum(values, 0.0)), signs)
     assert model.margin_ >= best * (1 - 1e-3)
     assert_allclose((signs * model.decision_function(X)).min(), model.margin_, rtol=1e-6)
+
+
+def test_the_bound_of_a_kernel_matrix_includes_its_rounding():
+    K = 1.0 + np.array([[1.0, 1.0 - 1e-12], [1.0 - 1e-12, 1.0]])
+    with pytest.warns(ConvergenceWarning, match="Rounding hides the rest"):
+        model = FMMClassifier(kernel="precomputed", fit_intercept=False, max_iter=50_000).fit(K, [0, 1])
+    largest = np.sqrt(float(Fraction(K[0, 0]) - Fraction(K[0, 1])) / 2)  # half the distance of the two samples
+    assert model.margin_ <= largest * (1 + 1e-3) and model.margin_bound_ >= largest
+
+
+def test_the_margin_of_a_kernel_is_that_of_its_coefficients():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((2, 30)).T @ np.array([[1.0, 0.0], [0.0, 1e-6]])  # features leave the second column out
+    signs = np.where(X[:, 1] > 0, 1.0, -1.0)
+    K = X @ X.T
+    with pytest.warns(ConvergenceWarning, match="not separated"):
+        model = FMMClassifier(kernel="precomputed", fit_intercept=False, max_iter=200).fit(K, signs)
+    alpha = np.zeros(30)
+    alpha[model.support_] = model.dual_coef_[0]
+    length = np.linalg.norm(X.T @ alpha)
+    assert_allclose(model.margin_, (signs * (K @ alpha)).min() / length, rtol=1e-9)
+
+
+def test_weights_that_cancel_have_no_margin():
+    with pytest.warns(ConvergenceWarning, match="not separated"):
+        model = FMMClassifier(kernel="rbf", gamma=1.0).fit([[0.3], [0.3]], [0, 1])
+    assert model.margin_ == 0.0 and not model.decision_function([[0.3], [0.7]]).any()
 
 
 def test_inseparable_samples_and_short_runs_are_said():

@@ -445,7 +445,7 @@ class FMMClassifier(MarginClassifier):
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
         if self.kernel == "linear":
-            rows = as_rows(data.X, self.fit_intercept)
+            rows, gram = as_rows(data.X, self.fit_intercept), None
         else:
             kernel = self._kernel(data)
             gram = self._mercer_gram(data, kernel)
@@ -453,7 +453,8 @@ class FMMClassifier(MarginClassifier):
 
         def solve(k, signs, report):
             problem = Problem(None, rows, signs, data.weights)
-            return margin_maximisation.solve(problem, Options(self.tol, self.max_iter, report=report), step=self.step)
+            options = Options(self.tol, self.max_iter, report=report)
+            return margin_maximisation.solve(problem, options, step=self.step, gram=gram)
 
         found = self._solve_each(solve, data.codes, X, y)
         if self.kernel == "linear":
@@ -466,15 +467,21 @@ class FMMClassifier(MarginClassifier):
 
     def _warn_unless_converged(self, solutions):
         for found in solutions:
-            if found.status not in ("inseparable", "iteration limit"):
+            if found.status not in ("inseparable", "iteration limit", "stalled"):
                 continue
             what = (
-                "the training samples are not separated, and there is no margin to maximise; the last iterate is kept. "
-                "Use a kernel, or a method with a soft margin"
-                if found.status == "inseparable"
-                else f"the margin {found.extra['margin']:.3g} is within {found.gap:.1e} of the largest one by proof, "
-                f"which is above tol={self.tol:g}. Raise max_iter or tol"
+                f"the margin {found.extra['margin']:.3g} is within {found.gap:.1e} of the largest one by proof, "
+                f"which is above tol={self.tol:g}. "
             )
+            if found.status == "inseparable":
+                what = (
+                    "the training samples are not separated, and there is no margin to maximise; the last iterate is "
+                    "kept. Use a kernel, or a method with a soft margin"
+                )
+            elif found.status == "iteration limit":
+                what += "Raise max_iter or tol"
+            else:
+                what += "Rounding hides the rest: scale the features, or raise tol"
             warnings.warn(
                 f"{type(self).__name__}: after {found.n_iter} iterations {what}.", ConvergenceWarning, stacklevel=4
             )

@@ -14,6 +14,11 @@ Telgarsky 2021, with θ = 1).
 origin). Since (t + 1) g_t = Σ_{j ≤ t} j u_j, the vector 2g_t/t belongs to the distribution Σ_j j q_j · 2/(t(t + 1)),
 so γ ≤ 2‖g_t‖/t comes for nothing, and the iteration stops when the margin reached is within ``tol`` of it. The sums
 of the q_j, kept beside, are coefficients of the samples and serve kernels.
+
+**Rounding.** The sums g_t gather the rounding of all steps, and features of a kernel lack its shortest directions. So
+what is returned is computed once more, from the distribution and the coefficients themselves: with a Gram matrix G,
+the margin min(y ∘ Gα)/√(αᵀGα) and the bound √(qᵀYGYq), else the bound ‖Σ q_i x_i‖. Rounding adds at most its share of
+the longest row's length, for rows weighted by q are not longer.
 """
 
 from typing import NamedTuple
@@ -22,11 +27,13 @@ import numpy as np
 import scipy.sparse as sp
 from numba import njit
 
+from margindist.solvers._kernel_certificate import rounding
 from margindist.solvers._solution import Solution, Status, conclude
 from margindist.spaces.rows import add_rows, n_columns, scores, squares
 
 _MOST_STEPS = 10_000
 _BETWEEN_REPORTS = 50
+_CLOSEST = 0.1  # share of tol: if what is computed once more is not within tol from there on, rounding is the reason
 
 
 class _State(NamedTuple):
@@ -39,10 +46,11 @@ class _State(NamedTuple):
     h: np.ndarray  # g in terms of the rows
     best_w: np.ndarray
     best_a: np.ndarray
+    best_h: np.ndarray  # the distribution of the least bound, but for a factor
     best: np.ndarray  # margin of best_w and bound, both for rows of length at most one
 
 
-def solve(problem, options, start=None, *, step=1.0):
+def solve(problem, options, start=None, *, step=1.0, gram=None):
     """Maximise the least margin.
 
     Parameters
@@ -55,6 +63,8 @@ def solve(problem, options, start=None, *, step=1.0):
         Not used: the certificate needs all steps from zero on.
     step : float in (0, 1]
         The θ above.
+    gram : FullGram, optional
+        What the rows are features of; margin and bound are those of this matrix.
 
     Returns
     -------
@@ -69,30 +79,61 @@ def solve(problem, options, start=None, *, step=1.0):
     squares(rows, lengths := np.empty(len(signs)))
     radius = np.sqrt(lengths.max()) or 1.0
     m, d = len(signs), n_columns(rows)
-    state = _State(*(np.zeros(k) for k in (d, d, m, m, m, d, m)), np.array([-np.inf, np.inf]))
-    log_weights, t, ended = np.log(weights), 0, Status.ITERATION_LIMIT
+    state = _State(*(np.zeros(k) for k in (d, d, m, m, m, d, m, m)), np.array([-np.inf, np.inf]))
+    log_weights, t, distance, ended = np.log(weights), 0, tol, Status.ITERATION_LIMIT
     while t < max_iter:
         stop = min(max_iter, t + _BETWEEN_REPORTS)
-        t = _steps(rows, signs / radius, log_weights, step, t, stop, 1.0 - tol, state)
+        t = _steps(rows, signs / radius, log_weights, step, t, stop, 1.0 - distance, state)
         margin, bound = state.best
         if report is not None and report(t, state.w, -margin * radius, 1.0 - margin / bound):
             ended = Status.STOPPED
             break
-        if margin >= (1.0 - tol) * bound:
+        if margin < (1.0 - distance) * bound:
+            continue
+        if _found(rows, signs, radius, gram, state, t).gap <= tol:
             break
-    margin, bound = state.best
-    w, a = state.best_w, state.best_a
-    if margin <= 0.0:
-        w, a = state.w, state.a
-        margin = state.z.min() / (np.linalg.norm(w) or 1.0)
-    length = np.linalg.norm(w) or 1.0
-    a = signs * a / radius
-    gap = 1.0 - margin / bound if bound > 0.0 else np.inf
-    extra = {"margin": margin * radius, "bound": bound * radius, "sample_coef": a / length}
-    found = Solution(w / length, None, -margin * radius, gap, t, extra=extra)
-    if margin <= 0.0 and ended is not Status.STOPPED:
+        distance *= 0.5
+        if distance < _CLOSEST * tol:
+            ended = Status.STALLED
+            break
+    found = _found(rows, signs, radius, gram, state, t)
+    if found.extra["margin"] <= 0.0 and ended is not Status.STOPPED:
         return found._replace(status=Status.INSEPARABLE)
     return conclude(found, tol, ended)
+
+
+def _found(rows, signs, radius, gram, state, t):
+    """Return the solution so far, its margin and bound computed from the rows or from their Gram matrix."""
+    separated = state.best[0] > 0.0
+    w = state.best_w if separated else state.w
+    sample_coef = signs * (state.best_a if separated else state.a) / radius
+    total = state.best_h.sum()
+    share = signs * state.best_h / (total or 1.0)
+    least, square, slack, bound = _measure(rows, signs, radius, gram, w, sample_coef, share)
+    if total == 0.0:
+        bound = np.inf  # one step has no momentum
+    if square <= slack:  # nothing is left but rounding
+        w, sample_coef, least, square = np.zeros_like(w), np.zeros_like(sample_coef), 0.0, 0.0
+    length = np.sqrt(square) or 1.0
+    margin = least / length
+    at_least = least / np.sqrt(square + slack) - rounding(len(w)) * radius if margin > 0.0 else margin
+    gap = 1.0 - at_least / bound if bound > 0.0 else np.inf
+    extra = {"margin": margin, "bound": bound, "sample_coef": sample_coef / length}
+    return Solution(w / length, None, -margin, gap, t, extra=extra)
+
+
+def _measure(rows, signs, radius, gram, w, sample_coef, share):
+    """Return the least margin, the squared length and its error, and the bound of a distribution with signs."""
+    error = rounding(len(signs))
+    if gram is None:
+        scores(rows, w, image := np.empty(len(signs)))
+        pull = add_rows(rows, np.arange(len(signs)), share, np.zeros(len(w)))
+        return np.min(signs * image), w @ w, 0.0, np.linalg.norm(pull) + error * radius
+    image = gram.dot(sample_coef)
+    lengths = np.sqrt(np.maximum(gram.diagonal, 0.0))
+    slack = error * (lengths @ np.abs(sample_coef)) ** 2
+    bound = np.sqrt(max(0.0, share @ gram.dot(share)) + error * (lengths @ np.abs(share)) ** 2)
+    return np.min(signs * image), max(0.0, sample_coef @ image), slack, bound
 
 
 def _steps(rows, signs, log_weights, step, begin, end, enough, state):
@@ -134,7 +175,7 @@ def _advance(beta, step, slope, momentum, point):
 @njit(cache=True, nogil=True)
 def _judge(t, signs, state):
     """Turn scores into margins; keep the best point and the least bound."""
-    w, g, z, a, _, best_w, best_a, best = state
+    w, g, z, a, h, best_w, best_a, best_h, best = state
     least, square_w, square_g = np.inf, 0.0, 0.0
     for i in range(len(z)):
         z[i] *= signs[i]
@@ -147,8 +188,9 @@ def _judge(t, signs, state):
         best[0] = margin
         best_w[:] = w
         best_a[:] = a
-    if t > 0:
-        best[1] = min(best[1], 2.0 * np.sqrt(square_g) / t)
+    if t > 0 and 2.0 * np.sqrt(square_g) / t < best[1]:
+        best[1] = 2.0 * np.sqrt(square_g) / t
+        best_h[:] = h
 
 
 def solve_grid(rows, signs, inside, steps, stations, tol):
