@@ -43,6 +43,7 @@ OBJECTIVES = {
     "MDOClassifier": oracles.mdo,
 }
 CERTIFIED = ("LDMClassifier", "ODMClassifier", "LSSVMClassifier", "KOMDClassifier")
+ROUNDED = ("LDMClassifier", "ODMClassifier", "LSSVMClassifier")  # losses of scores
 MAY_BE_INFINITE = {"duality_gap_", "margin_share_", "margin_bound_"}  # no bound is known, which a warning says
 
 
@@ -367,6 +368,8 @@ def _check_objectives(fit, name, problem, found, pools):
             if clipped and name == "KOMDClassifier":  # its coefficients are those of the positive part
                 continue
             slack = VALUE_ROUNDING * value.scale + CANCELLATION * value.cancelled
+            if name in ROUNDED and not joint:
+                slack += _score_rounding(name, problem, found[k], problem.signs()[k], value)
             if name in CERTIFIED:
                 slack += min(gap, 1.0) * abs(claimed)
             same = claimed == value.value or abs(claimed - value.value) <= slack
@@ -377,6 +380,20 @@ def _check_objectives(fit, name, problem, found, pools):
             bound = claimed - gap * abs(claimed) - 4.0 * EPSILON * (1.0 + gap) * abs(claimed)
             bound = bound if np.isfinite(gap) else -np.inf
             pools.setdefault((_settings(fit), k), []).append(Claim(fit, problem, value, bound))
+
+
+def _score_rounding(name, problem, point, signs, value):
+    """Return how far the rounding of scores, relative to what cancels in them, can take the objective.
+
+    Where scores are differences of large numbers, float64 does not know the losses; the gap has to say so.
+    """
+    linear = problem.kernel == "linear"
+    reach = np.abs(problem.rows if linear else problem.gram()) @ np.abs(point.coef)
+    step = CANCELLATION * (reach + abs(point.intercept)) * signs
+    ahead, behind = (point._replace(scores=point.scores + side * step) for side in (1, -1))
+    moved = [abs(OBJECTIVES[name](problem, near, signs).value - value.value) for near in (ahead, behind)]
+    length = 0 if linear else CANCELLATION * (np.abs(point.coef) @ reach)
+    return float(sum(moved) + length)
 
 
 def _compare(name, pools):

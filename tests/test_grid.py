@@ -357,5 +357,24 @@ def test_a_fold_that_loses_all_digits_is_a_failed_fit(monkeypatch):
         raise FloatingPointError("the weights are not finite")
 
     monkeypatch.setattr(projected_newton, "solve_grid", lose)
-    with pytest.raises(ValueError, match="all 10 fits failed, the first because: the weights are not finite"):
+    reason = r"all 10 fits failed, the first because: LDMClassifier: .* loses all digits \(the weights are not finite\)"
+    with pytest.raises(ValueError, match=reason):
         LDMClassifierCV(Cs=[1.0, 10.0], lambda1s=[0.25], lambda2s=[0.25]).fit(*make_classification(60, random_state=0))
+
+
+def test_the_price_of_variance_may_be_high_beside_the_features():
+    spectrum = projected_newton.Spectrum(np.array([1e20]), np.ones((2, 1)))
+    assert spectrum.left_of_mean(np.ones(2), np.full(2, 0.5), 1.0) == pytest.approx(1e-20)
+    X, y = 1e6 * np.random.default_rng(8).random((24, 30)), np.arange(24) < 4
+    search = LDMClassifierCV(Cs=[450.0], lambda1s=[1e5], lambda2s=[390.0], cv=2)
+    with pytest.warns(ConvergenceWarning):
+        search.fit(X, y)  # all fits had failed
+    assert np.isfinite(search.best_score_)
+
+
+def test_folds_without_digits_for_leave_one_out_are_searched_without_a_word():
+    X = np.tile([[1e9, 0.0, 0.0, 0.0], [1e9, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]], (2, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        LSSVMClassifierCV(Cs=[1.0, 2.0], cv=2).fit(X, [0, 1, 0, 0, 1, 0])

@@ -249,3 +249,27 @@ def test_lost_digits_do_not_lead_away_from_the_minimum(space):
         X[:, 3] += 1e6
         model = LSSVMClassifier(1e8, space=space, fit_intercept=False).fit(X, y)
         assert model.objective_ <= 1.001 * 0.5e8 * len(y)  # that of no weights at all
+
+
+def test_the_empirical_space_is_certified_by_its_features(rng):
+    X, y = rng.integers(0, 2, (119, 1)).astype(float), rng.integers(0, 16, 119)
+    model = LSSVMClassifier(112.0, space="empirical", kernel="rbf").fit(X, y)  # products with KSK lose 1e-8
+    assert model.duality_gap_.max() < 1e-14
+
+
+def test_the_objective_of_the_empirical_space_is_that_of_the_coefficients(rng):
+    X, y, weights = rng.standard_normal((60, 5)), rng.integers(0, 2, 60), 10 ** rng.uniform(-6, 6, 60)
+    with pytest.warns(ConvergenceWarning):
+        model = LSSVMClassifier(1e5, space="empirical", kernel="rbf", fit_intercept=False).fit(X, y, weights)
+    alpha = np.zeros(60)
+    alpha[model.support_] = model.dual_coef_[0]
+    errors = np.where(y == 1, 1.0, -1.0) - model.decision_function(X)
+    by_definition = 0.5 * (alpha**2 / weights).sum() + 0.5e5 * (weights @ errors**2)
+    np.testing.assert_allclose(model.objective_, by_definition, rtol=1e-5)
+    assert model.duality_gap_ < 1.01  # no objective is below zero
+
+
+def test_leave_one_out_without_digits_is_an_error():
+    X = np.array([[1e9, 0.0, 0.0, 0.0], [1e9, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
+    with pytest.raises(ValueError, match="leave-one-out scores are not finite"):
+        LSSVMClassifier().path(X, [0, 1, 0], [1.0])

@@ -29,6 +29,7 @@ from margindist.estimators._base import (
     TrainingData,
     _threadpools,
     fitting,
+    quietly,
 )
 from margindist.kernels import Kernel
 from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
@@ -267,15 +268,16 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
         unscored = []
 
         def solve(members, shared, train, test):
+            reason = None
             try:
                 fold = self._fold(template, rows, labels, weights, train, test, shared)
-                values, missed = self._decision_values(fold, [points[k] for k in members])
-            except (
-                ValueError,
-                ArithmeticError,
-                np.linalg.LinAlgError,
-            ) as error:  # it goes on without the fold
-                return np.full(len(members), np.nan), 0, [str(error)] * len(members), []
+                values, missed = quietly(self._decision_values, fold, [points[k] for k in members])
+            except (ArithmeticError, np.linalg.LinAlgError) as error:
+                reason = str(template._digits_lost(error))
+            except ValueError as error:
+                reason = str(error)
+            if reason is not None:  # it goes on without the fold
+                return np.full(len(members), np.nan), 0, [reason] * len(members), []
             column, trouble = self._score(fold, values, labels[test], weights[test] if weighted else None)
             unsolved = ~np.isfinite(values).all(axis=(1, 2))
             column[unsolved] = np.nan

@@ -23,6 +23,7 @@ from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier, 
 from margindist.solvers._solution import Status
 from margindist.solvers.least_squares import (
     Path,
+    certify_weights,
     conjugate_gradients,
     metric_of,
     path_columns,
@@ -235,7 +236,7 @@ class LSSVMClassifier(MarginClassifier):
         -------
         LSSVMPath
         """
-        return clone(self)._path(X, y, np.atleast_1d(np.asarray(Cs, dtype=np.float64)), sample_weight)
+        return quietly(clone(self)._path, X, y, np.atleast_1d(np.asarray(Cs, dtype=np.float64)), sample_weight)
 
     def _path(self, X, y, Cs, sample_weight):
         self._check_parameters()
@@ -252,6 +253,8 @@ class LSSVMClassifier(MarginClassifier):
             if np.isnan(path.coefs).any():
                 raise self._indefinite(Cs[np.isnan(path.coefs).any(axis=(1, 2))].min())
             path = Path(np.array([self._expand(coefs, K, data) for coefs in path.coefs]), *path[1:])
+        if not np.isfinite(path.loo_scores).all():
+            raise self._digits_lost("the leave-one-out scores are not finite")
         decision = path.loo_scores.transpose(0, 2, 1)
         if len(targets) == 1:
             decision = decision[:, :, 0]
@@ -333,11 +336,27 @@ class LSSVMClassifier(MarginClassifier):
             solutions = solve_gram(G, targets, data.weights, float(self.C), self.fit_intercept, tol=self.tol)
         except LinAlgError as error:
             raise self._indefinite(self.C) from error
+        if K is not None:
+            solutions = self._certify_in_empirical_space(solutions, K, data, targets)
+        if self.kernel != "linear":
+            return solutions
         m = len(data.codes)
-        expanded = self._expand(np.array([solution.coef[:m] for solution in solutions]), K, data)
+        columns = weighted_sums(as_rows(data.X), np.array([solution.coef[:m] for solution in solutions]).T)
         return [
-            solution._replace(coef=np.append(coef, solution.coef[m:])) for solution, coef in zip(solutions, expanded)
+            solution._replace(coef=np.append(coef, solution.coef[m:])) for solution, coef in zip(solutions, columns)
         ]
+
+    def _certify_in_empirical_space(self, solutions, K, data, targets):
+        """Return coefficients of kernel values, proved by the features that K is used up for."""
+        root = np.sqrt(data.sample_weights)
+        weights = [root * (K @ solution.coef[: len(root)]) for solution in solutions]
+        K *= root
+        features = as_rows(K, self.fit_intercept)
+        proved = []
+        for target, w in zip(targets, weights, strict=True):
+            found = certify_weights(features, target, data.weights, float(self.C), w, tol=self.tol)
+            proved.append(found._replace(coef=np.append(root * w, found.coef[len(root) :])))
+        return proved
 
     def _solve_by_cg(self, data, X, y):
         rows = as_rows(data.X, self.fit_intercept)

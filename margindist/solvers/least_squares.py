@@ -35,7 +35,8 @@ system it is :math:`\alpha_i / (A^{-1})_{ii}`, A the whole bordered matrix.
 **Empirical feature space.** Abe's EMAMC has the features :math:`\varphi(x) = (\sqrt{s_j} K(x, x_j))_j`. Their Gram
 matrix is :math:`K S K`; for a linear kernel they are :math:`X x`, and with :math:`A = X^T S X` the weights of the
 columns are :math:`u = At`, :math:`\|w\|^2 = t^T A t`, :math:`(BA + I/C)\, t = g`. So a *metric* A is all that the
-columns' form needs to know of it.
+columns' form needs to know of it. A solution found from :math:`K S K` is certified by its weights of the features,
+:math:`w_j = \sqrt{s_j} (K\beta)_j`: products with K round by much less than those with its square.
 """
 
 from typing import NamedTuple
@@ -60,7 +61,16 @@ from margindist.spaces.rows import (
     weighted_sums,
 )
 
-__all__ = ["Path", "conjugate_gradients", "metric_of", "path_columns", "path_gram", "solve_columns", "solve_gram"]
+__all__ = [
+    "Path",
+    "certify_weights",
+    "conjugate_gradients",
+    "metric_of",
+    "path_columns",
+    "path_gram",
+    "solve_columns",
+    "solve_gram",
+]
 
 _REFINEMENTS = 5  # corrections of a solution at most
 _STRIP_VALUES = 2**22  # transformed features in memory at a time
@@ -159,6 +169,16 @@ def solve_gram(K, targets, weights, C, fit_bias, tol=1e-8):
         nothing = np.zeros_like(found.alphas), np.zeros_like(found.biases)
         found = found.improved(point.certify(*nothing))  # all digits can be lost
     return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
+
+
+def certify_weights(rows, target, weights, C, w, *, feature_weights=None, tol=1e-8):
+    """Return the solution that weights of the features are, with its proof; arguments as :func:`conjugate_gradients`.
+
+    The bias, if there is one, is that of the weights.
+    """
+    features = _Features(rows._replace(bias=0.0), feature_weights)
+    found = features.certify(target, weights, C, w, bool(rows.bias))
+    return conclude(found._replace(n_iter=1), tol, Status.STALLED)
 
 
 def conjugate_gradients(rows, target, weights, C, *, feature_weights=None, tol=1e-8, max_iter=1000, report=None):
@@ -502,11 +522,11 @@ def _gaps(values, distances, prices, residuals, errors, own=0.0):
     """Return relative gaps from half the squared distances to the dual point and the errors of the residuals.
 
     The dual point is made from residuals as computed; exact ones would add half their price times the squared error to
-    the gap, and give another value: by ``own`` for the squared length, and by their prices.
+    the gap, and give another value: by ``own`` for the squared length, and by their prices. No minimum is negative.
     """
     moved = own + np.einsum("i,ik->k", prices, np.abs(residuals) * errors)
     distances = distances + 0.5 * np.einsum("i,ik->k", prices, errors**2)
-    return (distances + material(moved, values)) / np.maximum(values, np.finfo(float).tiny)
+    return (np.minimum(distances, values) + material(moved, values)) / np.maximum(values, np.finfo(float).tiny)
 
 
 def _solutions(coefs, alphas, values, gaps):

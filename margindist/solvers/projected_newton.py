@@ -63,6 +63,12 @@ class Spectrum(NamedTuple):
         part = self.basis * np.sqrt(self.values / (1.0 + c * self.values))
         return part @ part.T
 
+    def left_of_mean(self, signs, share, c):
+        """Return 1 − c y'DMDy, all terms positive: at a high price of variance nothing but rounding is left else."""
+        seen = self.basis.T @ (share * signs)
+        unseen = signs - self.basis @ seen
+        return share @ unseen**2 + seen @ (seen / (1.0 + c * self.values))
+
 
 def spectrum_of_gram(G, weights):
     """Return the spectrum of a Gram matrix."""
@@ -118,7 +124,7 @@ def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_ite
             else:
                 M = spectrum.scaled(c) if M is None else M
                 A, u = M * np.outer(signs, signs), signs * (M @ (signs * share))
-                A += (c / (1.0 - c * (share @ u))) * np.outer(u, u)
+                A += (c / spectrum.left_of_mean(signs, share, c)) * np.outer(u, u)
                 solutions = _along(here, problem._replace(A=A))
             for k, solution in zip(members, solutions, strict=True):
                 answers[k][t] = solution
