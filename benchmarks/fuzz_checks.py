@@ -183,8 +183,8 @@ def _check_finite(fit):
         if np.isfinite(values).all():
             continue
         may_be_infinite = name in MAY_BE_INFINITE
-        # By definition a hard margin's objective is infinite where margins fall short, and Algorithm 1 has no help.
-        may_be_infinite |= name == "objective_" and fit.parameters.get("solver") == "dcd"
+        # By definition a hard margin's objective is infinite where margins fall short.
+        may_be_infinite |= name == "objective_" and np.isinf(fit.parameters.get("C", 1.0))
         if (
             name.startswith("objective_")
             and fit.case.name.startswith("MSVMAv")
@@ -431,8 +431,8 @@ def _reference_value(name, problem, k):
 
 
 def _check_separable(name, pools, fits):
-    """'Not separable' is refuted by weights of moderate length that separate every class."""
-    refused = [fit for fit in fits if fit.error is not None and "separable" in str(fit.error)]
+    """'Not separable', proved or suspected, is refuted by weights of moderate length that separate every class."""
+    refused = [fit for fit in fits if _refuses(fit)]
     if not refused or name != "LDMClassifier":
         return
     proofs = []
@@ -451,11 +451,23 @@ def _check_separable(name, pools, fits):
             lengths.append(size / margin if margin > 0 else np.inf)
         if max(lengths) < 1e4:
             proofs.append(max(lengths))
-            fit.fail("refusal", f"weights of length {max(lengths):.3g} (times the longest row) separate: {fit.error}")
+            fit.fail("refusal", f"weights of length {max(lengths):.3g} (times the longest row) separate: {_said(fit)}")
     solved = [fit for fit in fits if fit.model is not None and np.isfinite(np.max(fit.inner.objective_))]
     if solved and not proofs:
         for fit in refused:
-            fit.fail("refusal", f"{solved[0].variant.label} separates the rows: {fit.error}")
+            fit.fail("refusal", f"{solved[0].variant.label} separates the rows: {_said(fit)}")
+
+
+def _refuses(fit):
+    """Tell whether a fit found no hard margin, nobody having limited it; Algorithm 1 has no help."""
+    if fit.model is None:
+        return fit.error is not None and "separable" in str(fit.error)
+    limited = "max_iter" in fit.parameters or fit.parameters.get("solver") == "dcd"
+    return not limited and np.isinf(np.max(getattr(fit.inner, "objective_", 0.0)))
+
+
+def _said(fit):
+    return fit.error if fit.model is None else "an infinite objective_"
 
 
 def _check_forms(case, fits):

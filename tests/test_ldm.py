@@ -1,6 +1,7 @@
 """LDM: every solver ends at the same certified optimum of the objective as it is written down."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pytest
@@ -266,8 +267,46 @@ def test_stochastic_steps_at_a_very_low_price(lambda1, lambda2):
 
 def test_a_hard_margin_not_found_yet_is_not_refused():
     X, y = load_breast_cancer(return_X_y=True)
-    with pytest.warns(ConvergenceWarning, match="after 2 iterations"):
-        LDMClassifier(np.inf, solver="interior-point", max_iter=2).fit(MinMaxScaler().fit_transform(X)[:150], y[:150])
+    model = LDMClassifier(np.inf, solver="interior-point", max_iter=2)
+    with pytest.warns(ConvergenceWarning, match="after 2 iterations before all margins were positive"):
+        model.fit(MinMaxScaler().fit_transform(X)[:150], y[:150])
+    assert model.objective_ == np.inf and np.isfinite(model.coef_).all()
+
+
+@pytest.mark.parametrize("solver", ["auto", "block"])
+def test_a_kernel_matrix_without_a_hard_margin_is_refused(solver):
+    rng = np.random.default_rng(1)
+    X = rng.integers(0, 2, (320, 6)).astype(float)
+    y = (X @ rng.standard_normal(6) > 0) ^ (rng.random(320) < 0.1)
+    with pytest.raises(ValueError, match="not separable"):
+        LDMClassifier(np.inf, 0.03, 3e6, kernel="precomputed", solver=solver).fit(X @ X.T, y)
+
+
+@pytest.mark.parametrize("solver", ["auto", "interior-point", "coordinate-descent", "block"])
+def test_badly_scaled_columns_without_a_hard_margin_are_refused(solver):
+    rng = np.random.default_rng(8)
+    X, y = rng.random((21, 9)) * 10.0 ** rng.uniform(-4, 4, 9), rng.integers(0, 2, 21)
+    with pytest.raises(ValueError, match="not separable"):
+        LDMClassifier(np.inf, 168.0, 0.25, fit_intercept=False, solver=solver).fit(X, y)
+
+
+def test_features_that_lack_short_directions_do_not_prove_that_there_is_no_hard_margin():
+    K = np.array([[1.0, 1.0], [1.0, 1.0 + 4e-11]])  # the second sample is 6e-6 away from the first
+    model = LDMClassifier(np.inf, 0.0, 0.0, kernel="precomputed", fit_intercept=False, solver="interior-point")
+    model.fit(K, [0, 1])
+    assert model.decision_function(K) == pytest.approx([-1.0, 1.0], rel=1e-2)
+
+
+@pytest.mark.parametrize("solver", ["block", "dcd"])
+def test_a_high_price_of_variance_proves_nothing_about_separation(solver):
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.full(40, 1e6), rng.standard_normal((40, 60))])
+    y = X[:, 1] > 0
+    model = LDMClassifier(np.inf, 1e6, 1.0, kernel="precomputed", fit_intercept=False, solver=solver)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        model.fit(X @ X.T, y)
+    assert np.isfinite(model.dual_coef_).all()
 
 
 @pytest.mark.parametrize("solver", SOLVERS)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from margindist.objectives import LDM
-from margindist.solvers._solution import Problem, Solution, Status, better, certify, conclude, hand_over
+from margindist.solvers._solution import Problem, Solution, Status, better, certify, conclude, hand_over, inseparable
 from margindist.spaces.rows import as_rows
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
@@ -24,6 +24,11 @@ def test_optimal_is_a_gap_within_tol_and_nothing_else(ended):
 
 def test_a_proof_of_infeasibility_stays():
     assert conclude(solution(np.inf, status=Status.INFEASIBLE), 1e-4, Status.STALLED).status is Status.INFEASIBLE
+
+
+def test_multipliers_that_overflow_prove_nothing():
+    assert not inseparable(np.array([np.inf, 1.0]), np.nan, 1.0)
+    assert inseparable(np.ones(2), 0.0, 1.0)
 
 
 @pytest.mark.parametrize(

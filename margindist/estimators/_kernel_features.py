@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from margindist.solvers._kernel_certificate import certify_features, certify_rounds
+from margindist.solvers._kernel_certificate import certify_features, certify_rounds, inseparable_rows
 from margindist.solvers._solution import Status, better, conclude
 from margindist.spaces.features import cholesky_factor
 from margindist.spaces.rows import as_rows
@@ -57,8 +57,10 @@ class KernelFeatures:
                 start = start._replace(coef=_columns(factor).T @ start.coef)
             found = solve(as_rows(_columns(factor)), start)
             found = found._replace(coef=found.coef[: factor.features.shape[1]])
-            if found.status is Status.INFEASIBLE:
-                return found._replace(coef=factor.coefficients(found.coef))
+            if found.status is Status.INFEASIBLE:  # of the features, which lack short directions
+                proved = self.gram is None or inseparable_rows(self.gram, signs, found.dual)
+                status = Status.INFEASIBLE if proved else Status.STALLED
+                return found._replace(coef=factor.coefficients(found.coef), status=status)
             enough = goal(found.objective)
             proved = certify_features(objective, factor, self.gram, signs, weights, found.coef, found.dual, enough)
             return conclude(proved._replace(n_iter=found.n_iter), enough, found.status)

@@ -1,11 +1,13 @@
 """The large margin distribution machine."""
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
 from margindist.estimators._base import (
@@ -33,6 +35,7 @@ from margindist.solvers import (
     stochastic,
 )
 from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, with_bound
+from margindist.spaces.features import cholesky_factor
 from margindist.spaces.gram import CachedGram, FullGram, gram_bytes, gram_matrix
 from margindist.spaces.rows import (
     add_rows,
@@ -164,7 +167,8 @@ class LDMClassifier(MarginClassifier):
         (``n_components``), or that with an indefinite kernel's matrix without its negative eigenvalues.
 
     objective_, duality_gap_ : float or ndarray of shape (n_classes,)
-        Objective reached, and an upper bound on how far, relatively, that is above the minimum.
+        Objective reached, and an upper bound on how far, relatively, that is above the minimum. With ``C=inf`` both
+        are infinite, and a warning says so, if neither positive margins nor a proof that there are none were found.
 
     n_iter_ : int
         Iterations of the longest two-class problem.
@@ -281,10 +285,11 @@ class LDMClassifier(MarginClassifier):
         def solve(k, signs, report):
             start = self._last_solution(k, setting, len(signs))
             problem = Problem(objective, setting.rows, signs, data.weights)
-            return self._solve(problem, setting, Options(self.tol, self.max_iter, rngs[k], report), start)
+            found = self._solve(problem, setting, Options(self.tol, self.max_iter, rngs[k], report), start)
+            self._refuse_infeasible(found)
+            return found
 
         solutions = self._solve_each(solve, data.codes, X, y)
-        self._refuse_infeasible(solutions)
         self._store(data, setting, solutions)
         return self
 
@@ -330,10 +335,22 @@ class LDMClassifier(MarginClassifier):
         return last[k] if fits else None
 
     def _solve(self, problem, setting, options, start):
-        """Solve one two-class problem; on features of a kernel, prove the solution for the kernel."""
+        """Solve one two-class problem."""
+        if setting.features is not None:
+            return self._solve_on_features(problem, setting, options, start)
+        found = self._solve_in_turn(problem, setting, options, start)
+        if setting.rows is not None or self.solver_ == "dcd" or np.isfinite(found.objective):
+            return found
+        if found.status is not Status.STALLED or 4 * gram_bytes(setting.gram.n) > self.cache_size * 1e6:
+            return found
+        # A hard margin that was not found: rows have more ways to find one, or to prove that there is none.
+        features = KernelFeatures(cholesky_factor(setting.gram), setting.gram)
+        on_features = _Setting(setting.kernel, features.rows, features)
+        return self._solve_on_features(problem._replace(space=features.rows), on_features, options, None)
+
+    def _solve_on_features(self, problem, setting, options, start):
+        """Solve one two-class problem on features of a kernel, and prove the solution for the kernel."""
         features = setting.features
-        if features is None:
-            return self._solve_in_turn(problem, setting, options, start)
         tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
 
         def on_features(rows, start):
@@ -371,7 +388,7 @@ class LDMClassifier(MarginClassifier):
         quick = "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS
         if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
             others = ["interior-point", "coordinate-descent", refine]
-        if objective.hard:
+        if objective.hard and (objective.lambda1 or objective.lambda2):  # without them it would be the same problem
             others.append("separation")
         if objective.hard or not quick:
             others.append(refine)
@@ -380,16 +397,18 @@ class LDMClassifier(MarginClassifier):
     def _call(self, solver, problem, setting, options, start):
         """Call one solver."""
         if solver == "separation":
-            return self._separate(problem, options)
+            return self._separate(problem, setting, options)
         if solver not in _ON_GRAM:
             return _ON_ROWS[solver].solve(problem, options, start)
         found = _ON_GRAM[solver](problem._replace(space=setting.gram_of_rows()), options, start)
         return found if problem.space is None else self._on_columns(problem, found, options.tol)
 
-    def _separate(self, problem, options):
+    def _separate(self, problem, setting, options):
         """Return some hard margin, or the proof that there is none: that is no question of the lambdas."""
         plain = problem._replace(objective=problem.objective._replace(lambda1=0.0, lambda2=0.0))
         found = augmented_lagrangian.solve(plain, options)
+        if np.isinf(found.objective) and found.status is not Status.INFEASIBLE:
+            found = self._solve_in_turn(plain, setting, options, None)
         scores(problem.space, found.coef, z := np.empty(len(problem.signs)))
         now = certify(problem, found.coef, problem.signs * z, found.dual)
         return conclude(now._replace(n_iter=found.n_iter), options.tol, Status.STALLED)
@@ -404,12 +423,25 @@ class LDMClassifier(MarginClassifier):
             return conclude(now, tol, Status.STALLED)
         return conclude(with_bound(now, found.least), tol, found.status)
 
-    def _refuse_infeasible(self, solutions):
-        if any(solution.status is Status.INFEASIBLE for solution in solutions):
+    def _refuse_infeasible(self, solution):
+        if solution.status is Status.INFEASIBLE:
             raise ValueError(
                 f"{type(self).__name__}: C=inf asks for every margin to be at least 1, but the training data are not "
-                f"separable{' one class from the rest' if len(solutions) > 1 else ''}; give a finite C."
+                f"separable{' one class from the rest' if len(self.classes_) > 2 else ''}; give a finite C."
             )
+
+    def _warn_unless_converged(self, solutions):
+        for solution in solutions:
+            if np.isinf(solution.objective) and solution.status is not Status.STOPPED:
+                warnings.warn(
+                    f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations before all "
+                    f"margins were positive, which C=inf asks for: objective_ is infinite, and whether the training "
+                    f"data are separable is not known. Raise max_iter, scale the features, or give a finite C.",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+                return
+        super()._warn_unless_converged(solutions)
 
     # ------------------------------------------------------------------ what is kept
 

@@ -36,13 +36,14 @@ G is left out. Of an indefinite kernel, G is the positive part.
 import numpy as np
 
 from margindist.solvers._class_blocks import coefficients
-from margindist.solvers._solution import Solution, relative, with_bound
+from margindist.solvers._solution import Solution, inseparable, relative, with_bound
 
-__all__ = ["certify_features", "certify_multipliers", "certify_rounds", "material", "rounding"]
+__all__ = ["certify_features", "certify_multipliers", "certify_rounds", "inseparable_rows", "material", "rounding"]
 
 _UNIT = 2.0**-53
 _SUM = 6.0  # error of a sum of n products, in units of √n
 _VALUE = 64.0  # error of a kernel value, in units of its rounding
+_LONGEST = 1e7  # a hard margin needs weights at least this long: half the digits of a Gram matrix are those of squares
 _IMMATERIAL = 1e-11  # relative error of an objective's value that is not worth a word
 
 
@@ -125,6 +126,14 @@ def certify_multipliers(objective, gram, signs, weights, beta, margins):
     return found.solution(beta.copy(), found.lower_bound(beta, found.distance(margins))), signs * image
 
 
+def inseparable_rows(gram, signs, beta):
+    """Tell whether multipliers prove that a kernel has no hard margin."""
+    used = np.flatnonzero(beta)
+    signed = (signs * beta)[used]
+    gram.add_columns(used, signed, image := np.zeros(gram.n))
+    return inseparable(beta, signed @ image[used], gram.diagonal.max(), _LONGEST)
+
+
 class _Candidate:
     """A function, the objective's value there, and how far rounding can have taken it from the exact one."""
 
@@ -139,7 +148,7 @@ class _Candidate:
         self.coef = self.scale * coef
         self.margins = self.scale * margins
         self.errors = self.scale * errors
-        self.value = np.inf
+        self.value = np.inf if np.isfinite(margins).all() else np.nan
         self.error = 0.0
         if not self.feasible:
             return

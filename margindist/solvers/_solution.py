@@ -138,7 +138,9 @@ def inseparable(beta, square, longest_square, longest=_LONGEST):
     Margins of at least 1 give Σβ ≤ w·Σβyx, so that ‖w‖ ≥ Σβ / ‖Σβyx‖. What counts as extreme must be out of reach of
     rounding only: rows with one large column in common are separated by weights that are long beside it.
     """
-    return bool(beta.any()) and beta.sum() * np.sqrt(longest_square) >= longest * np.sqrt(max(0.0, square))
+    if not np.isfinite(square) or not beta.any():
+        return False
+    return bool(beta.sum() * np.sqrt(longest_square) >= longest * np.sqrt(max(0.0, square)))
 
 
 def better(best, now):

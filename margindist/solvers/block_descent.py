@@ -40,8 +40,8 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dgemm
 
 from margindist.solvers import interior_point
-from margindist.solvers._kernel_certificate import certify_multipliers
-from margindist.solvers._solution import Options, Problem, Status, better, conclude, inseparable, relative
+from margindist.solvers._kernel_certificate import certify_multipliers, inseparable_rows
+from margindist.solvers._solution import Options, Problem, Status, better, conclude, relative
 from margindist.solvers.coordinate_descent import passes_left
 from margindist.spaces.features import cholesky_factor, partial_cholesky
 from margindist.spaces.gram import FullGram
@@ -62,7 +62,6 @@ _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
 _ATTEMPTS = 50  # certificates; one or two as a rule
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
-_LONGEST = 1e7  # a hard margin needs weights at least this long: half the digits of a Gram matrix are those of squares
 _DCD_PATIENCE = 100  # passes of Algorithm 1 before giving up is considered
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
@@ -125,7 +124,7 @@ def solve(problem, options, start=None):
             fallback, ended = False, None
         now, exact_z = certify_multipliers(objective, gram, signs, weights, beta, z)
         best = better(best, now)
-        if np.isinf(best.objective) and _inseparable(problem, beta):
+        if np.isinf(best.objective) and inseparable_rows(gram, signs, beta):
             ended = Status.INFEASIBLE
         if ended or best.gap <= tol:
             break
@@ -163,7 +162,13 @@ def _curvature(problem, features, exact):
     B = (E @ (vectors[:, kept] * np.sqrt(values[kept] / (1.0 / c + values[kept])))) / root
     B = np.ascontiguousarray(B[:, (B**2).max(axis=0) > 1e-6 * gram.diagonal.mean()])
     u = image - B @ (B.T @ tilted)
-    return _Curvature(gram, B, u, c / (1.0 - c * (tilted @ u)), image)
+    left = 1.0 - c * (tilted @ u)
+    if exact:  # then nothing need be taken from 1, of which rounding may leave nothing
+        axes = E @ (vectors[:, kept] / np.sqrt(values[kept]))
+        y = root[:, 0] * signs
+        seen = axes.T @ y
+        left = np.sum((y - axes @ seen) ** 2) + seen @ (seen / (1.0 + c * values[kept]))
+    return _Curvature(gram, B, u, c / left, image)
 
 
 def _orthonormal(columns):
@@ -184,9 +189,11 @@ def explicit_hessian(objective, gram, signs, weights):
     system = root[:, None] * G * root
     system[np.diag_indices_from(system)] += 1.0 / c
     scaled = root[:, None] * G
-    M = G - scaled.T @ cho_solve(cho_factor(system, lower=True, overwrite_a=True), scaled)
+    factor = cho_factor(system, lower=True, overwrite_a=True)
+    M = G - scaled.T @ cho_solve(factor, scaled)
     u = M @ (signs * share)
-    M += (c / (1.0 - c * (signs * share) @ u)) * np.outer(u, u)
+    left = (signs * root) @ cho_solve(factor, signs * root) / c  # 1 - c u'DY1, of which rounding may leave nothing
+    M += (c / left) * np.outer(u, u)
     return 0.5 * (M + M.T)
 
 
@@ -257,14 +264,6 @@ def _interior_point(problem, tol):
     on_features = Problem(problem.objective, rows, problem.signs, problem.weights)
     solution = interior_point.solve(on_features, Options(0.3 * tol, _GUESS_ITERATIONS))
     return np.clip(solution.dual, 0.0, problem.upper), problem.signs * (rows.X @ solution.coef)
-
-
-def _inseparable(problem, beta):
-    used = np.flatnonzero(beta)
-    image = np.zeros(problem.gram.n)
-    signed = problem.signs[used] * beta[used]
-    problem.gram.add_columns(used, signed, image)
-    return inseparable(beta, signed @ image[used], problem.gram.diagonal.max(), _LONGEST)
 
 
 def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
@@ -430,7 +429,7 @@ def solve_dcd(problem, options, start=None):
         last, best = best, better(best, now)._replace(n_iter=n_iter)
         if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED
-        elif np.isinf(best.objective) and _inseparable(_Dual(objective, gram, signs, weights, upper), beta):
+        elif np.isinf(best.objective) and inseparable_rows(gram, signs, beta):
             ended = Status.INFEASIBLE
         if ended or best.gap <= tol:
             break
