@@ -3,8 +3,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from margindist.kernels import Kernel
-from margindist.solvers.average_margin import SLOPES, best_bias, kernel_sums
+from margindist.solvers.average_margin import SLOPES, best_bias
 from tests.reference.closed_forms import brute_force_bias, errors_and_slack
 
 # Few different scores, so that there are ties between rows of both classes; whole numbers, so that sums are exact.
@@ -53,17 +52,3 @@ def test_slopes_are_those_of_the_paper():
     assert len(SLOPES) == 21
     np.testing.assert_allclose(SLOPES, 1 / SLOPES[::-1])
     np.testing.assert_allclose(SLOPES[:4], [0.05, 0.1, 0.2, 0.3])
-
-
-def test_kernel_sums_by_strips(rng, monkeypatch):
-    X, groups = rng.normal(size=(23, 3)), rng.random((23, 4))
-    kernel, sizes = Kernel("rbf", 0.5), []
-    expected = kernel(X, X) @ groups
-    monkeypatch.setattr("margindist.solvers.average_margin._STRIP_VALUES", 5 * 23)
-
-    def watched(A, B):
-        sizes.append(len(A))
-        return kernel(A, B)
-
-    np.testing.assert_allclose(kernel_sums(watched, X, groups), expected)
-    assert max(sizes) == 5

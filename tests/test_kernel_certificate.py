@@ -9,11 +9,10 @@ from sklearn.exceptions import ConvergenceWarning
 from margindist import LDMClassifier, ODMClassifier
 from margindist.objectives import LDM, ODM
 from margindist.solvers import newton
-from margindist.solvers._kernel_certificate import certify_features
+from margindist.solvers._kernel_certificate import _certify_features
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.features import cholesky_factor
 from margindist.spaces.gram import FullGram
-from margindist.spaces.rows import as_rows
 
 
 def long_kernel(X, kernel, gamma):
@@ -86,9 +85,10 @@ def test_a_factor_cut_too_early_is_found_out(rng):
     proved = []
     for tol in (1e-3, 1e-14):
         factor = cholesky_factor(gram, tol=tol)
-        found = newton.solve(Problem(objective, as_rows(factor.features), y, ones), Options(tol=1e-8))
+        problem = Problem(objective, factor.rows, y, ones)
+        found = newton.solve(problem, Options(tol=1e-8))
         assert found.gap <= 1e-8
-        proved.append(certify_features(objective, factor, gram, y, ones, found.coef, found.dual, 1e-3))
+        proved.append(_certify_features(problem, factor, gram, found, 1e-3))
     assert proved[1].gap <= 1e-3
     assert proved[0].objective * (1 - proved[0].gap) <= proved[1].objective
     assert proved[0].objective > 1.01 * proved[1].objective  # the cut problem has another optimum

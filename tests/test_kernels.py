@@ -158,7 +158,6 @@ def test_nystroem_with_all_rows_is_exact(rng):
     factor = nystroem(X, kernel, 80, rng)
     expected = kernel(X, X)
     np.testing.assert_allclose(factor.features @ factor.features.T, expected, atol=1e-8)
-    assert not factor.indefinite
 
 
 @pytest.mark.parametrize("n_components", [1, 7, 40])
@@ -172,7 +171,7 @@ def test_nystroem_leaves_a_semidefinite_remainder(rng, n_components):
     np.testing.assert_allclose(rest[factor.pivots], 0.0, atol=1e-7)
     np.testing.assert_allclose(factor.remainder, np.trace(rest), atol=1e-8)
     w = rng.standard_normal(n_components)
-    np.testing.assert_allclose(G[:, factor.pivots] @ (factor.to_coef @ w), factor.features @ w, atol=1e-5)
+    np.testing.assert_allclose(G @ factor.coefficients(w), factor.features @ w, atol=1e-5)
 
 
 def test_pivots_stop_at_the_rank(rng):
@@ -181,7 +180,6 @@ def test_pivots_stop_at_the_rank(rng):
     for factor in (partial_cholesky(gram, 40, rng), cholesky_factor(gram)):
         assert factor.features.shape == (120, 3)
         np.testing.assert_allclose(factor.features @ factor.features.T, X @ X.T, atol=1e-10)
-        assert not factor.indefinite
 
 
 def test_complete_factor_gives_coefficients_of_its_pivots(rng):
@@ -189,7 +187,7 @@ def test_complete_factor_gives_coefficients_of_its_pivots(rng):
     factor = cholesky_factor(gram_matrix(X, kernel))
     G, w = kernel(X, X), rng.standard_normal(factor.features.shape[1])
     np.testing.assert_allclose(G, factor.features @ factor.features.T, atol=1e-8)
-    np.testing.assert_allclose(G[:, factor.pivots] @ (factor.to_coef @ w), factor.features @ w, atol=1e-4)
+    np.testing.assert_allclose(G @ factor.coefficients(w), factor.features @ w, atol=1e-4)
 
 
 @pytest.mark.parametrize("n", [40, 700])
@@ -199,7 +197,6 @@ def test_negative_eigenvalues_are_seen_and_clipped(rng, n):
     good = gram_matrix(X, Kernel("rbf"))
     assert is_indefinite(bad, rng)
     assert not is_indefinite(good, rng)
-    assert cholesky_factor(bad).indefinite
     clipped = clip_spectrum(bad)
     values = np.linalg.eigvalsh(clipped.values)
     assert values[0] > -1e-9 * values[-1]
@@ -210,7 +207,6 @@ def test_negative_eigenvalues_are_seen_and_clipped(rng, n):
 def test_indefinite_with_an_empty_diagonal(rng):
     exchange = FullGram(np.array([[0.0, 1.0], [1.0, 0.0]]))
     assert is_indefinite(exchange, rng)
-    assert cholesky_factor(exchange).indefinite
     np.testing.assert_allclose(clip_spectrum(exchange).values, np.full((2, 2), 0.5))
 
 

@@ -505,7 +505,7 @@ def test_float32_and_csr_are_not_copied(monkeypatch):
     X, y = make_classification(200, 10, random_state=0)
     seen = []
     original = as_rows
-    monkeypatch.setattr("margindist.estimators.ldm.as_rows", lambda X, bias=False: seen.append(X) or original(X, bias))
+    monkeypatch.setattr("margindist.spaces.space.as_rows", lambda X, bias=False: seen.append(X) or original(X, bias))
     for given_X in (X.astype(np.float32), X, sp.csr_array(X), sp.csr_matrix(X.astype(np.float32))):
         LDMClassifier().fit(given_X, y)
         data = lambda A: A.data if sp.issparse(A) else A  # noqa: E731

@@ -23,16 +23,13 @@ from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from margindist.estimators._base import (
-    MarginClassifier,
-    Requirement,
-    TrainingData,
-    _threadpools,
-    fitting,
-    quietly,
-)
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import Requirement
+from margindist.estimators._problems import quietly, threadpools
+from margindist.estimators._training_data import TrainingData
 from margindist.kernels import Kernel
 from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
+from margindist.spaces.space import KernelSpace
 
 _LARGEST_SHARED = 1e9  # bytes of kernel values between all samples that are kept for the folds
 GRID_TOL = 1e-7  # relative gap the solvers along a grid aim at: from a good start it costs no more than a large one
@@ -84,42 +81,26 @@ class Fold(NamedTuple):
     test: np.ndarray
     shared: np.ndarray | None  # kernel values between all samples, without bias
 
-    def gram(self):
-        """Return a fresh Gram matrix of the training rows."""
+    def space(self, *, constant=None, definite=True):
+        """Return the space that the training rows live in; it takes kernel values that are known already."""
         if self.shared is None:
-            return np.array(gram_matrix(self.data.X, self.kernel).whole().values)
+            return self.estimator._space(self.data, constant=constant, definite=definite)
+        kernel = self.kernel if constant is None else self.kernel._replace(bias=float(constant))
         values = self.shared[np.ix_(self.train, self.train)]
-        values += self.kernel.bias
-        return values
+        values += kernel.bias
+        gram = FullGram(values)
+        if definite:
+            gram = self.estimator._positive_part(gram, self.data.sample_weights)
+        return KernelSpace(self.data, kernel, lambda: gram)
 
-    def mercer_gram(self):
-        """Return the Gram matrix without its negative eigenvalues, if it has any."""
-        gram = FullGram(self.gram())
-        return gram if self.kernel.name == "rbf" else self.estimator._positive_part(gram, self.data.sample_weights)
-
-    def kernel_scores(self, alphas):
-        """Return the scores of the test rows from coefficients of the training rows (last axis)."""
-        if self.shared is None:
-            kept = self.data.kept if self.data.kept is not None else slice(None)
-            X_test = self.X_test[:, kept] if self.kernel.name == "precomputed" else self.X_test
-            values = self.kernel(X_test, self.data.X)
-        else:
-            values = self.shared[np.ix_(self.test, self.train)]
-            values += self.kernel.bias
-        return combine(values, alphas)
-
-    def linear_scores(self, coefs):
-        """Return the scores of the test rows from weights of the columns (last axis), the constant one last."""
-        if not self.estimator.fit_intercept:
-            return combine(self.X_test, coefs)
-        return combine(self.X_test, coefs[..., :-1]) + coefs[..., -1][:, None, :]
-
-
-def combine(values, coefs):
-    """Return values @ coef for all points and problems, with axes (point, row, problem)."""
-    n_points, n_problems, n = coefs.shape
-    flat = values @ np.ascontiguousarray(coefs.reshape(-1, n).T)
-    return np.asarray(flat).reshape(-1, n_points, n_problems).transpose(1, 0, 2)
+    def scores(self, space, coefs):
+        """Return the scores of the test rows from coefficients of the space (last axis)."""
+        if self.shared is not None:
+            return space.scores_from(self.shared[np.ix_(self.test, self.train)] + space.bias, coefs)
+        X_test = self.X_test
+        if self.kernel.name == "precomputed" and self.data.kept is not None:
+            X_test = X_test[:, self.data.kept]
+        return space.scores(X_test, coefs)
 
 
 class UnknownRows(ValueError):
@@ -233,7 +214,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
         splits = [(train, test) for train, test in splits if weights[test].any()]
         self.scorer_ = check_scoring(self._classifier(), self.scoring)
         weighted = sample_weight is not None and self._scorer_takes_weights()
-        with _threadpools().limit(limits=1, user_api="blas"):
+        with threadpools().limit(limits=1, user_api="blas"):
             scores = self._score_grid(rows, labels, weights, weighted, splits, points)
         self._store_search(points, scores)
         for name, value in self.best_params_.items():

@@ -10,21 +10,18 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.metaestimators import available_if
 
-from margindist.estimators._base import (
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
     KERNEL_PARAMETERS,
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_INTEGER,
     POSITIVE_OR_INF,
-    MarginClassifier,
-    fitting,
     one_of,
     optional,
 )
-from margindist.estimators._kernel_features import KernelFeatures
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
-from margindist.kernels import Kernel
 from margindist.objectives import LDM
 from margindist.solvers import (
     augmented_lagrangian,
@@ -34,19 +31,15 @@ from margindist.solvers import (
     projected_newton,
     stochastic,
 )
+from margindist.solvers._kernel_certificate import solve_in_space
 from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, with_bound
-from margindist.spaces.features import cholesky_factor
-from margindist.spaces.gram import CachedGram, FullGram, gram_bytes, gram_matrix
+from margindist.spaces.gram import gram_bytes, gram_of_rows
 from margindist.spaces.rows import (
     add_rows,
-    as_rows,
     dense_matrix,
-    inner_products,
     n_columns,
     n_rows,
     scores,
-    squares,
-    weighted_sums,
 )
 
 _ON_ROWS = {
@@ -277,138 +270,132 @@ class LDMClassifier(MarginClassifier):
         """
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
-        self.solver_ = self._pick_solver(data.X)
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
-        setting = self._set_up(data)
+        space = self._space(data)
+        self.solver_ = self._pick_solver(space)
+        self._check_memory(space)
+        self.certified_problem_ = space.certified
         rngs = self._rng().spawn(len(self.classes_))
 
         def solve(k, signs, report):
-            start = self._last_solution(k, setting, len(signs))
-            problem = Problem(objective, setting.rows, signs, data.weights)
-            found = self._solve(problem, setting, Options(self.tol, self.max_iter, rngs[k], report), start)
+            problem = Problem(objective, space, signs, data.weights)
+            options = Options(self.tol, self.max_iter, rngs[k], report)
+            found = self._solve(problem, options, self._last_solution(k, space))
             self._refuse_infeasible(found)
             return found
 
-        solutions = self._solve_each(solve, data.codes, X, y)
-        self._store(data, setting, solutions)
+        solutions = self._solve_each(solve, data.codes, X, y, space=space)
+        self._store_solutions(data, space, solutions)
         return self
 
     # ------------------------------------------------------------------ which way
 
-    def _pick_solver(self, X):
+    def _pick_solver(self, space):
         """Return the solver to use, or refuse one that cannot do what is asked."""
-        if self.solver == "auto":
-            if self.kernel != "linear" and self.n_components is None:
-                return "block" if X.shape[0] > _FEW_ROWS else "interior-point"
-            n_features = X.shape[1] if self.n_components is None else self.n_components
-            few = n_features <= _FEW_COLUMNS or X.shape[0] ** 2 * n_features <= _FEW_OPERATIONS
-            return "interior-point" if few else "coordinate-descent"
         if self.solver == "asgd" and np.isinf(self.C):
             raise ValueError(f"{type(self).__name__}: solver='asgd' needs a finite C, got inf.")
-        return self.solver
+        if self.solver != "auto":
+            return self.solver
+        if space.n_columns is None:
+            return "interior-point" if space.n_rows <= _FEW_ROWS else "block"
+        few = space.n_columns <= _FEW_COLUMNS or space.n_rows**2 * space.n_columns <= _FEW_OPERATIONS
+        return "interior-point" if few else "coordinate-descent"
 
-    def _set_up(self, data):
-        """Return the rows, or the Gram matrix, that the solver works on; refuse what would take too much memory."""
-        kernel, m, self.certified_problem_ = self._kernel(data), data.X.shape[0], "exact"
-        on_rows = self.solver_ in _ON_ROWS
-        if self.kernel == "linear" and on_rows:
-            rows = as_rows(data.X, self.fit_intercept)
-            if self.solver_ == "interior-point":
-                self._refuse_beyond_memory(3 * gram_bytes(n_columns(rows)), f"{n_columns(rows)} columns")
-            return _Setting(kernel, rows)
-        if self.n_components is not None or on_rows:
-            features = self._kernel_features(data, kernel)
-            return _Setting(kernel, features.rows, features)
+    def _check_memory(self, space):
+        """Refuse a fit that would take too much memory, before it starts."""
         if self.solver_ == "dcd":
-            self._refuse_beyond_memory(5 * gram_bytes(m), f"{m} rows")
-        rows = as_rows(data.X, self.fit_intercept) if self.kernel == "linear" else None
-        gram = gram_matrix(data.X, kernel, self.cache_size * 1e6)
-        return _Setting(kernel, rows, gram=self._positive_part(gram, data.sample_weights))
+            self._refuse_beyond_memory(5 * gram_bytes(space.n_rows), f"{space.n_rows} rows")
+        if self._works_on_rows(space):
+            self._refuse_beyond_memory(*space.memory_of_rows)
+        if self.solver_ == "interior-point" and space.n_columns is not None:
+            self._refuse_beyond_memory(3 * gram_bytes(space.n_columns), f"{space.n_columns} columns")
 
-    def _last_solution(self, k, setting, n_samples):
+    def _works_on_rows(self, space):
+        return self.solver_ in _ON_ROWS or space.n_columns is not None
+
+    def _last_solution(self, k, space):
         """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
         last = getattr(self, "_warm", ()) if self.warm_start else ()
-        if k >= len(last) or len(last[k].dual) != n_samples:
+        if k >= len(last) or len(last[k].dual) != space.n_rows or len(last[k].coef) != space.n_coefficients:
             return None
-        on_rows = setting.gram is None and setting.features is None
-        fits = not on_rows or len(last[k].coef) == n_columns(setting.rows)
-        return last[k] if fits else None
+        return last[k]
 
-    def _solve(self, problem, setting, options, start):
-        """Solve one two-class problem."""
-        if setting.features is not None:
-            return self._solve_on_features(problem, setting, options, start)
-        found = self._solve_in_turn(problem, setting, options, start)
-        if setting.rows is not None or self.solver_ == "dcd" or np.isfinite(found.objective):
-            return found
-        if found.status is not Status.STALLED or 4 * gram_bytes(setting.gram.n) > self.cache_size * 1e6:
-            return found
-        # A hard margin that was not found: rows have more ways to find one, or to prove that there is none.
-        features = KernelFeatures(cholesky_factor(setting.gram), setting.gram)
-        on_features = _Setting(setting.kernel, features.rows, features)
-        return self._solve_on_features(problem._replace(space=features.rows), on_features, options, None)
+    def _solve(self, problem, options, start):
+        """Solve one two-class problem by what the solver works on: the rows, a Gram matrix or features of it."""
+        space = problem.space
+        if not self._works_on_rows(space):
+            found = _ON_GRAM[self.solver_](problem._replace(space=space.gram), options, start)
+            if self.solver_ == "dcd" or np.isfinite(found.objective) or found.status is not Status.STALLED:
+                return found
+            if space.memory_of_rows[0] > self.cache_size * 1e6:
+                return found
+            start = None  # A hard margin was not found: rows have more ways to find one, or to prove there is none.
+        elif space.factor() is None:
+            return self._solve_on_rows(problem._replace(space=space.rows), options, start)
+        return self._solve_on_features(problem, options, start)
 
-    def _solve_on_features(self, problem, setting, options, start):
+    def _solve_on_features(self, problem, options, start):
         """Solve one two-class problem on features of a kernel, and prove the solution for the kernel."""
-        features = setting.features
+        space = problem.space
         tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
 
-        def on_features(rows, start):
-            return self._solve_in_turn(problem._replace(space=rows), _Setting(setting.kernel, rows), tighter, start)
+        def solve_on(rows, start):
+            return self._solve_on_rows(problem._replace(space=rows), tighter, start)
 
-        attempts = [lambda best: features.solve(problem, lambda value: self.tol, on_features, start)]
-        if features.gram is not None:
-            on_gram = problem._replace(space=features.gram)
-            attempts.append(lambda best: block_descent.solve(on_gram, options, best))
+        attempts = [lambda best: solve_in_space(space, problem, lambda value: self.tol, solve_on, start)]
+        if space.gram is not None:
+            attempts.append(lambda best: block_descent.solve(problem._replace(space=space.gram), options, best))
         return hand_over(attempts, options.tol)
 
-    def _solve_in_turn(self, problem, setting, options, start):
+    def _solve_on_rows(self, problem, options, start):
         """Call one solver; one that stalls hands over to the next that can take it."""
 
         def attempt(solver, best):
             begin = start if best is None else best
             if best is not None and solver != "augmented-lagrangian" and not best.gap < 1.0:
                 begin = None  # a solution that says nothing is no place to start from
-            return self._call(solver, problem, setting, options, begin)
+            return self._call(solver, problem, options, begin)
 
-        attempts = [functools.partial(attempt, solver) for solver in self._line_up(problem.objective, setting)]
+        attempts = [functools.partial(attempt, solver) for solver in self._line_up(problem)]
         unfinished = [Status.STALLED]
         if self.max_iter is None:  # nobody asked for the limit
             unfinished.append(Status.ITERATION_LIMIT)
         return hand_over(attempts, options.tol, unfinished)
 
-    def _line_up(self, objective, setting):
-        """Return the solvers to try in turn; the paper's own stay alone, and a Gram matrix without rows serves one."""
-        if self.solver_ in ("dcd", "asgd") or setting.rows is None:
+    def _line_up(self, problem):
+        """Return the solvers to try in turn; the paper's own stay alone."""
+        if self.solver_ in ("dcd", "asgd"):
             return [self.solver_]
-        sizes = {"interior-point": n_columns(setting.rows), "block": n_rows(setting.rows)}
+        sizes = {"interior-point": n_columns(problem.space), "block": n_rows(problem.space)}
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
         refine = "augmented-lagrangian"  # the one that gains most from a good start
         others = ["coordinate-descent", refine, *sorted(affordable, key=sizes.get)]
         quick = "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS
         if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
             others = ["interior-point", "coordinate-descent", refine]
-        if objective.hard and (objective.lambda1 or objective.lambda2):  # without them it would be the same problem
+        objective = problem.objective
+        if objective.hard and (objective.bend or objective.pull):  # without them it would be the same problem
             others.append("separation")
         if objective.hard or not quick:
             others.append(refine)
         return [self.solver_, *(solver for solver in others if solver != self.solver_)]
 
-    def _call(self, solver, problem, setting, options, start):
-        """Call one solver."""
+    def _call(self, solver, problem, options, start):
+        """Call one solver on rows; one that works on a Gram matrix gets that of the rows."""
         if solver == "separation":
-            return self._separate(problem, setting, options)
+            return self._separate(problem, options)
         if solver not in _ON_GRAM:
             return _ON_ROWS[solver].solve(problem, options, start)
-        found = _ON_GRAM[solver](problem._replace(space=setting.gram_of_rows()), options, start)
-        return found if problem.space is None else self._on_columns(problem, found, options.tol)
+        gram = gram_of_rows(problem.space, self.cache_size * 1e6)
+        found = _ON_GRAM[solver](problem._replace(space=gram), options, start)
+        return self._on_columns(problem, found, options.tol)
 
-    def _separate(self, problem, setting, options):
+    def _separate(self, problem, options):
         """Return some hard margin, or the proof that there is none: that is no question of the lambdas."""
         plain = problem._replace(objective=problem.objective._replace(lambda1=0.0, lambda2=0.0))
         found = augmented_lagrangian.solve(plain, options)
         if np.isinf(found.objective) and found.status is not Status.INFEASIBLE:
-            found = self._solve_in_turn(plain, setting, options, None)
+            found = self._solve_on_rows(plain, options, None)
         scores(problem.space, found.coef, z := np.empty(len(problem.signs)))
         now = certify(problem, found.coef, problem.signs * z, found.dual)
         return conclude(now._replace(n_iter=found.n_iter), options.tol, Status.STALLED)
@@ -445,22 +432,14 @@ class LDMClassifier(MarginClassifier):
 
     # ------------------------------------------------------------------ what is kept
 
-    def _store(self, data, setting, solutions):
+    def _store_solutions(self, data, space, solutions):
         self._store_convergence(solutions)
         self._store_multipliers(data, solutions)
-        self._largest_square, self._weighted = setting.largest_square(), np.ptp(data.weights) > 0.0
+        self._store(space, [solution.coef for solution in solutions])
+        self._largest_square = space.largest_square()
+        self._weighted = np.ptp(data.weights) > 0.0
         if self.warm_start:
             self._warm = solutions
-        if self.kernel == "linear" and setting.features is None:
-            self._store_linear([solution.coef for solution in solutions])
-            return
-        alphas = np.vstack([setting.row_coefficients(solution.coef) for solution in solutions])
-        if self.kernel == "linear":
-            rows = as_rows(data.X, self.fit_intercept)
-            which = np.arange(alphas.shape[1])
-            self._store_linear([add_rows(rows, which, alpha, np.zeros(n_columns(rows))) for alpha in alphas])
-        else:
-            self._store_kernel(data, alphas, setting.kernel)
 
     # ------------------------------------------------------------------ data in pieces
 
@@ -501,9 +480,11 @@ class LDMClassifier(MarginClassifier):
                 "from a model file, which keep nothing to go on from; take a new one, and give it all pieces."
             )
         data = self._validate_training_data(X, y, sample_weight, classes=classes, piece=True)
-        self.solver_ = self._pick_solver(data.X)
+        space = self._space(data)
+        self.solver_ = self._pick_solver(space)
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
-        rows, problems = as_rows(data.X, self.fit_intercept), self._sign_vectors(data.codes)
+        rows = space.rows
+        problems = self._sign_vectors(data.codes)
         if not hasattr(self, "_stream"):
             self._stream, self.n_iter_ = self._begin_stream(objective, rows, problems, data.weights), 0
         if (len(problems), n_columns(rows)) != (len(self._stream.states), len(self._stream.states[0].v)):
@@ -517,7 +498,7 @@ class LDMClassifier(MarginClassifier):
         averages = [state.average() for state in stream.states]
         if not np.isfinite(averages).all():
             raise ValueError("LDMClassifier: the weights overflow; scale the features, for instance by StandardScaler.")
-        self._store_linear(averages)
+        self._store(space, averages)
         return self
 
     def _begin_stream(self, objective, rows, problems, weights):
@@ -535,34 +516,6 @@ class _Stream(NamedTuple):
     states: list
     first_piece: int  # rows of the first piece: averaging starts behind them
     seen: float  # total weight so far
-
-
-class _Setting(NamedTuple):
-    """What a solver works on: rows (perhaps features of a factor of the Gram matrix) or a Gram matrix."""
-
-    kernel: Kernel
-    rows: tuple | None = None
-    features: KernelFeatures | None = None
-    gram: FullGram | CachedGram | None = None
-
-    def largest_square(self):
-        """Return the squared length of the longest row in feature space."""
-        if self.gram is not None:
-            return self.gram.diagonal.max()
-        squares(self.rows, lengths := np.empty(n_rows(self.rows)))
-        return lengths.max()
-
-    def row_coefficients(self, coef):
-        """Return coefficients for the kernel as it is from those of a solution."""
-        clipped = self.gram if self.features is None else self.features.factor
-        return clipped.row_coefficients(coef)
-
-    def gram_of_rows(self):
-        """Return the Gram matrix, made of the rows if there is none."""
-        if self.gram is not None:
-            return self.gram
-        everything = np.arange(n_rows(self.rows))
-        return FullGram(inner_products(self.rows, everything, everything))
 
 
 class LDMClassifierCV(GridSearchClassifier):
@@ -717,23 +670,17 @@ class LDMClassifierCV(GridSearchClassifier):
     def _decision_values(self, fold, points):
         objectives = [LDM(float(p["C"]), float(p["lambda1"]), float(p["lambda2"])) for p in points]
         data = fold.data
-        linear = self.kernel == "linear"
         if data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives):
             return self._fit_each(fold, points)
-        if linear and n_columns(rows := as_rows(data.X, self.fit_intercept)) < data.X.shape[0]:
-            spectrum = projected_newton.spectrum_of_rows(dense_matrix(rows), data.weights)
+        space = fold.space()
+        if space.is_narrow:
+            spectrum = projected_newton.spectrum_of_rows(dense_matrix(space.rows), data.weights)
         else:
-            gram = fold.mercer_gram()
-            spectrum = projected_newton.spectrum_of_gram(gram.values, data.weights)
+            spectrum = projected_newton.spectrum_of_gram(space.gram.whole().values, data.weights)
         solutions = projected_newton.solve_grid(
             objectives, spectrum, fold.estimator._sign_vectors(data.codes), data.weights, tol=min(self.tol, GRID_TOL),
             max_iter=1000 if self.max_iter is None else self.max_iter,
         )  # fmt: skip
         alphas = np.array([[solution.coef for solution in point] for point in solutions])
         behind = sum(not solution.gap <= self.tol for point in solutions for solution in point)
-        if not linear:
-            return fold.kernel_scores(gram.row_coefficients(alphas)), behind
-        coefs = weighted_sums(as_rows(data.X), alphas.reshape(-1, alphas.shape[2]).T).reshape(*alphas.shape[:2], -1)
-        if self.fit_intercept:
-            coefs = np.concatenate([coefs, alphas.sum(axis=2, keepdims=True)], axis=2)
-        return fold.linear_scores(coefs), behind
+        return fold.scores(space, space.from_rows(alphas)), behind

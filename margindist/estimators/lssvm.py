@@ -9,20 +9,12 @@ from numpy.typing import ArrayLike
 from scipy.linalg import LinAlgError
 from sklearn.base import clone
 
-from margindist.estimators._base import (
-    COMMON_PARAMETERS,
-    GAMMA_PER_FEATURE,
-    KERNEL_PARAMETERS,
-    POSITIVE,
-    MarginClassifier,
-    fitting,
-    one_of,
-    quietly,
-)
-from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier, combine
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import COMMON_PARAMETERS, GAMMA_PER_FEATURE, KERNEL_PARAMETERS, POSITIVE, one_of
+from margindist.estimators._problems import quietly
+from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
 from margindist.solvers._solution import Status
 from margindist.solvers.least_squares import (
-    Path,
     certify_weights,
     conjugate_gradients,
     metric_of,
@@ -31,7 +23,7 @@ from margindist.solvers.least_squares import (
     solve_columns,
     solve_gram,
 )
-from margindist.spaces.rows import as_rows, weighted_sums
+from margindist.spaces.rows import as_rows
 
 _LARGEST_FACTOR = 5000  # sparse data with more rows and more columns are left to conjugate gradients
 
@@ -203,16 +195,16 @@ class LSSVMClassifier(MarginClassifier):
         """
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
-        targets = np.array(self._sign_vectors(data.codes))
-        self.solver_ = self._choose_solver(data.X)
-        solutions = self._solve_by_cg(data, X, y) if self.solver_ == "cg" else self._solve_systems(data, targets)
-        coefs = np.array([solution.coef for solution in solutions])
-        if self.kernel == "linear":
-            self._store_linear(coefs)
+        space = self._space_of(data)
+        self.solver_ = self._choose_solver(space, data.X)
+        if self.solver_ == "cg":
+            solutions = self._solve_by_cg(data, X, y)
         else:
-            biases = coefs[:, -1].copy() if self.fit_intercept else np.zeros(len(coefs))
-            self._store_kernel(data, coefs[:, : len(data.codes)], self._kernel_of(data))
-            self.intercept_ = biases
+            solutions = self._solve_systems(space, data)
+        coefs = np.array([solution.coef for solution in solutions])
+        self._store(space, coefs[:, : space.n_coefficients])
+        if self.fit_intercept:
+            self.intercept_ = coefs[:, -1].copy()
         self._store_convergence(solutions)
         return self
 
@@ -244,15 +236,9 @@ class LSSVMClassifier(MarginClassifier):
             raise ValueError(f"{type(self).__name__}.path: Cs must be positive numbers, got {Cs.tolist()}.")
         data = self._validate_training_data(X, y, sample_weight)
         targets = np.array(self._sign_vectors(data.codes))
-        if self._has_few_columns(data.X):
-            rows = as_rows(data.X, self.fit_intercept)
-            path = path_columns(rows, targets, data.weights, Cs, self._metric(rows, data))
-        else:
-            K, G = self._grams(data)
-            path = path_gram(G, targets, data.weights, Cs, self.fit_intercept)
-            if np.isnan(path.coefs).any():
-                raise self._indefinite(Cs[np.isnan(path.coefs).any(axis=(1, 2))].min())
-            path = Path(np.array([self._expand(coefs, K, data) for coefs in path.coefs]), *path[1:])
+        path = self._solve_path(self._space_of(data), data, targets, Cs)
+        if np.isnan(path.coefs).any():
+            raise self._indefinite(Cs[np.isnan(path.coefs).any(axis=(1, 2))].min())
         if not np.isfinite(path.loo_scores).all():
             raise self._digits_lost("the leave-one-out scores are not finite")
         decision = path.loo_scores.transpose(0, 2, 1)
@@ -264,38 +250,47 @@ class LSSVMClassifier(MarginClassifier):
         loo_error = (predicted != data.codes) @ data.sample_weights / data.sample_weights.sum()
         return LSSVMPath(Cs, path.coefs, path.biases, decision, loo_error)
 
-    def _choose_solver(self, X):
-        if self.solver == "cg" and self.kernel != "linear":
+    def _solve_path(self, space, data, targets, Cs):
+        """Return the solutions for all C, in coefficients of the space, with their leave-one-out scores."""
+        if space.is_narrow:
+            rows = as_rows(data.X, self.fit_intercept)
+            return path_columns(rows, targets, data.weights, Cs, self._metric(rows, data))
+        K, G = self._grams(space, data)
+        path = path_gram(G, targets, data.weights, Cs, self.fit_intercept)
+        return path._replace(coefs=self._expand(path.coefs, space, K, data))
+
+    def _choose_solver(self, space, X):
+        linear = space.n_columns is not None
+        if self.solver == "cg" and not linear:
             raise ValueError(
                 f"{type(self).__name__}: solver='cg' works with kernel='linear' only, got kernel={self.kernel!r}; "
                 f"use solver='auto'."
             )
-        large = sp.issparse(X) and min(X.shape) > _LARGEST_FACTOR and self.kernel == "linear"
-        return ("cg" if large else "cholesky") if self.solver == "auto" else self.solver
-
-    def _has_few_columns(self, X):
-        return self.kernel == "linear" and X.shape[1] <= X.shape[0]
+        if self.solver != "auto":
+            return self.solver
+        large = linear and sp.issparse(X) and min(X.shape) > _LARGEST_FACTOR
+        return "cg" if large else "cholesky"
 
     def _metric(self, rows, data):
         return metric_of(rows, data.sample_weights) if self.space == "empirical" else None
 
-    def _kernel_of(self, data):
-        return self._kernel(data)._replace(bias=0.0)  # the bias is a number of its own here
+    def _space_of(self, data):
+        """Return the space of the rows without a constant: the bias is a number of its own here."""
+        return self._space(data, constant=False, definite=False)
 
-    def _grams(self, data):
-        """Return the kernel matrix (or None) and the Gram matrix of the features, which may be overwritten."""
-        K = self._kernel_of(data)(data.X, data.X)
-        fresh = isinstance(self.kernel, str) and self.kernel != "precomputed"
-        return self._spaces(np.ascontiguousarray(K) if fresh else K.copy(), data)
+    def _grams(self, space, data):
+        """Return the kernel matrix (or None) and the Gram matrix of the features; both may be overwritten."""
+        K = space.gram.whole().values
+        if not sp.issparse(data.X) and np.shares_memory(K, data.X):
+            K = K.copy()
+        if self.space == "empirical":
+            return K, (K * data.sample_weights) @ K.T
+        return None, K
 
-    def _spaces(self, K, data):
-        """Return the kernel matrix (or None) and the Gram matrix of the features for a kernel matrix to be used up."""
-        return (K, (K * data.sample_weights) @ K.T) if self.space == "empirical" else (None, K)
-
-    def _expand(self, betas, K, data):
-        """Turn weights of the rows' features into weights of kernel values (or of columns, if linear)."""
+    def _expand(self, betas, space, K, data):
+        """Turn weights (last axis) of the rows' features into coefficients of the space."""
         alphas = betas if K is None else (betas @ K.T) * data.sample_weights
-        return weighted_sums(as_rows(data.X), alphas.T) if self.kernel == "linear" else alphas
+        return space.from_rows(alphas)
 
     def _indefinite(self, C):
         return ValueError(
@@ -303,13 +298,14 @@ class LSSVMClassifier(MarginClassifier):
             f"lower C or use space='empirical'."
         )
 
-    def _solve_systems(self, data, targets):
+    def _solve_systems(self, space, data):
+        targets = np.array(self._sign_vectors(data.codes))
         try:
-            solve = self._solve_by_columns if self._has_few_columns(data.X) else self._solve_by_rows
-            solutions = quietly(solve, data, targets)
+            solve = self._solve_by_columns if space.is_narrow else self._solve_by_rows
+            solutions = quietly(solve, space, data, targets)
         except ArithmeticError as error:
             raise self._digits_lost(error) from error
-        if self.kernel == "linear":
+        if space.n_columns is not None:
             solutions = [quietly(self._go_on, data, signs, found) for signs, found in zip(targets, solutions)]
         self._warn_unless_converged(solutions)
         return solutions
@@ -326,22 +322,20 @@ class LSSVMClassifier(MarginClassifier):
             return found
         return min(found, other, key=lambda solution: solution.gap * solution.objective)
 
-    def _solve_by_columns(self, data, targets):
+    def _solve_by_columns(self, space, data, targets):
         rows = as_rows(data.X, self.fit_intercept)
         return solve_columns(rows, targets, data.weights, float(self.C), self._metric(rows, data), tol=self.tol)
 
-    def _solve_by_rows(self, data, targets):
-        K, G = self._grams(data)
+    def _solve_by_rows(self, space, data, targets):
+        K, G = self._grams(space, data)
         try:
             solutions = solve_gram(G, targets, data.weights, float(self.C), self.fit_intercept, tol=self.tol)
         except LinAlgError as error:
             raise self._indefinite(self.C) from error
         if K is not None:
             solutions = self._certify_in_empirical_space(solutions, K, data, targets)
-        if self.kernel != "linear":
-            return solutions
         m = len(data.codes)
-        columns = weighted_sums(as_rows(data.X), np.array([solution.coef[:m] for solution in solutions]).T)
+        columns = space.from_rows(np.array([solution.coef[:m] for solution in solutions]))
         return [
             solution._replace(coef=np.append(coef, solution.coef[m:])) for solution, coef in zip(solutions, columns)
         ]
@@ -510,18 +504,12 @@ class LSSVMClassifierCV(GridSearchClassifier):
         self.n_jobs = n_jobs
 
     def _decision_values(self, fold, points):
-        estimator, data = fold.estimator, fold.data
-        if estimator._choose_solver(data.X) == "cg":
+        estimator = fold.estimator
+        data = fold.data
+        space = fold.space(constant=False, definite=False)
+        if estimator._choose_solver(space, data.X) == "cg":
             return self._fit_each(fold, points)
         Cs = np.array([float(p["C"]) for p in points])
         targets = np.array(estimator._sign_vectors(data.codes))
-        if estimator._has_few_columns(data.X):
-            rows = as_rows(data.X, self.fit_intercept)
-            path = path_columns(rows, targets, data.weights, Cs, estimator._metric(rows, data))
-            return combine(fold.X_test, path.coefs) + path.biases[:, None, :], 0
-        fold = fold._replace(kernel=fold.kernel._replace(bias=0.0))  # the bias is a number of its own here
-        K, G = estimator._spaces(fold.gram(), data)
-        path = path_gram(G, targets, data.weights, Cs, self.fit_intercept)
-        coefs = np.array([estimator._expand(coefs, K, data) for coefs in path.coefs])
-        values = combine(fold.X_test, coefs) if self.kernel == "linear" else fold.kernel_scores(coefs)
-        return values + path.biases[:, None, :], 0
+        path = estimator._solve_path(space, data, targets, Cs)
+        return fold.scores(space, path.coefs) + path.biases[:, None, :], 0

@@ -6,18 +6,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from margindist.estimators._base import (
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
     GAMMA_PER_FEATURE,
     KERNEL_PARAMETERS,
     POSITIVE,
-    MarginClassifier,
     Requirement,
-    fitting,
     one_of,
 )
-from margindist.solvers.average_margin import SLOPES, find_bias, kernel_sums, search_slope
-from margindist.spaces.rows import as_rows, products, weighted_sums
+from margindist.solvers.average_margin import SLOPES, find_bias, search_slope
 
 _N_FOLDS = 5
 
@@ -156,19 +154,15 @@ class MAMClassifier(MarginClassifier):
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
         signs = np.array(self._sign_vectors(data.codes))
-        kernel = self._kernel(data)
+        space = self._space(data, constant=False, definite=False)
         if self.slope == "cv":
-            slopes, scores = self._search_slopes(data, signs, kernel)
+            slopes, scores = self._search_slopes(data, signs, space)
         else:
             slopes, scores = np.full(len(signs), float(self.slope)), None
         alphas = np.where(signs > 0, 1.0, -slopes[:, None]) * (data.weights / data.weights.sum())
-        if self.kernel == "linear":
-            self.coef_ = weighted_sums(as_rows(data.X), alphas.T)
-        else:
-            self._store_kernel(data, alphas, kernel)
+        self._store(space, space.from_rows(alphas))
         if self.bias == "optimal" and scores is None:
-            linear = self.kernel == "linear"
-            scores = products(as_rows(data.X), self.coef_.T) if linear else kernel_sums(kernel, data.X, alphas.T)
+            scores = space.image(np.ascontiguousarray(alphas.T))
         self.intercept_ = np.array([
             find_bias(self.bias, None if scores is None else scores[:, k], slopes[k], signs[k], data.weights)
             for k in range(len(signs))
@@ -176,7 +170,7 @@ class MAMClassifier(MarginClassifier):
         self.slope_ = slopes if len(slopes) > 1 else float(slopes[0])
         return self
 
-    def _search_slopes(self, data, signs, kernel):
+    def _search_slopes(self, data, signs, space):
         """Choose the slopes by cross-validation; return them with the scores of the rows, one column per problem.
 
         This is not the search of :mod:`margindist.estimators._search`: each problem of one against the rest chooses
@@ -185,13 +179,7 @@ class MAMClassifier(MarginClassifier):
         folds = self._deal(data.codes)
         groups = np.zeros((len(folds), _N_FOLDS, len(self.classes_)))  # the weight of each row, at its fold and class
         groups[np.arange(len(folds)), folds, data.codes] = data.weights
-        columns = groups.reshape(len(folds), -1)
-        if self.kernel == "linear":
-            rows = as_rows(data.X)
-            sums = products(rows, weighted_sums(rows, columns).T)
-        else:
-            sums = kernel_sums(kernel, data.X, columns)
-        sums = sums.reshape(groups.shape)
+        sums = space.image(groups.reshape(len(folds), -1)).reshape(groups.shape)
         positives = [1] if len(signs) == 1 else range(len(signs))
         found = [
             search_slope(sums, positive, folds, s, data.weights, self.bias) for positive, s in zip(positives, signs)

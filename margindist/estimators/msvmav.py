@@ -8,19 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from margindist.estimators._base import (
-    COMMON_PARAMETERS,
-    KERNEL_PARAMETERS,
-    POSITIVE,
-    MarginClassifier,
-    fitting,
-)
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, POSITIVE
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
 from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
 from margindist.solvers._solution import Options, Problem, Status
-from margindist.spaces.features import cholesky_factor
-from margindist.spaces.rows import as_rows, dense_matrix, n_columns
+from margindist.spaces.rows import dense_matrix
 
 _LARGEST_DENSE = 2e7  # entries of sparse rows that are made dense for the compiled rounds of a search
 
@@ -158,23 +152,15 @@ class MSVMAvClassifier(MarginClassifier):
         """
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
-        if self.kernel == "linear":
-            rows, metric = as_rows(data.X, self.fit_intercept), 1.0
-        else:
-            kernel = self._kernel(data)
-            gram = self._mercer_gram(data, kernel)
-            features = semivariance.kernel_features(cholesky_factor(gram, tol=1e-12).features, data.weights)
-            rows, metric = features.rows, features.metric
+        space = self._space(data)
+        features = semivariance.features_of(space, data.weights)
 
         def solve(k, signs, report):
-            problem = Problem(SemiVariance(self.alpha, self.beta), rows, signs, data.weights)
-            return semivariance.solve(problem, Options(self.tol, self.max_iter, report=report), metric=metric)
+            problem = Problem(SemiVariance(self.alpha, self.beta), features.rows, signs, data.weights)
+            return semivariance.solve(problem, Options(self.tol, self.max_iter, report=report), metric=features.metric)
 
-        rounds = self._solve_each(solve, data.codes, X, y)
-        if self.kernel == "linear":
-            self._store_linear([r.coef for r in rounds])
-        else:
-            self._store_kernel(data, [gram.row_coefficients(features.sample_coef(r.coef)) for r in rounds], kernel)
+        rounds = self._solve_each(solve, data.codes, X, y, space=space)
+        self._store(space, [features.coefficients(r.coef) for r in rounds])
         return self._store_rounds(rounds)
 
     def _store_rounds(self, rounds):
@@ -337,25 +323,15 @@ class MSVMAvClassifierCV(GridSearchClassifier):
 
     def _decision_values(self, fold, points):
         data = fold.data
-        linear = self.kernel == "linear"
-        metric = 1.0
-        if linear:
-            rows = as_rows(data.X, self.fit_intercept)
-            if n_columns(rows) * data.X.shape[0] > _LARGEST_DENSE:
-                return self._fit_each(fold, points)
-            X = dense_matrix(rows)
-        else:
-            gram = fold.mercer_gram()
-            factor = cholesky_factor(gram, tol=1e-12)
-            features = semivariance.kernel_features(factor.features, data.weights)
-            X, metric = features.rows.X, features.metric
+        space = fold.space()
+        if space.n_columns is not None and space.n_columns * space.n_rows > _LARGEST_DENSE:
+            return self._fit_each(fold, points)
+        features = semivariance.features_of(space, data.weights)
+        X = dense_matrix(features.rows)
+        settings = {"metric": features.metric, "tol": self.tol, "max_iter": self.max_iter}
         pairs = [(float(p["alpha"]), float(p["beta"])) for p in points]
         coefs = [
-            semivariance.solve_grid(X, signs, data.weights, pairs, metric=metric, tol=self.tol, max_iter=self.max_iter)
+            semivariance.solve_grid(X, signs, data.weights, pairs, **settings)
             for signs in fold.estimator._sign_vectors(data.codes)
         ]
-        coefs = np.stack(coefs, axis=1)
-        if linear:
-            return fold.linear_scores(coefs), 0
-        alphas = (coefs / features.spectrum) @ features.rows.X.T * data.weights
-        return fold.kernel_scores(gram.row_coefficients(alphas)), 0
+        return fold.scores(space, features.coefficients(np.stack(coefs, axis=1))), 0

@@ -8,25 +8,24 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from margindist.estimators._base import (
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
     KERNEL_PARAMETERS,
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_INTEGER,
-    MarginClassifier,
     Requirement,
-    fitting,
     one_of,
     optional,
 )
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.objectives import ODM
 from margindist.solvers import coordinate_descent, multiclass, newton
+from margindist.solvers._kernel_certificate import solve_in_space, solve_joint_in_space
 from margindist.solvers._solution import Options, Problem, Status, gained
 from margindist.solvers.proximal_newton import is_favourable
-from margindist.spaces.features import cholesky_factor
-from margindist.spaces.rows import as_rows, n_columns
+from margindist.spaces.rows import n_columns
 
 _FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
 _PAPER_LAMS = tuple(2.0**k for k in range(0, 21, 2))
@@ -282,22 +281,22 @@ class ODMClassifier(MarginClassifier):
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
         objective = ODM(float(self.lam), float(self.mu), float(self.theta))
-        kernel, features, self.solver_ = self._kernel(data), None, self.solver
-        self.certified_problem_ = "exact"
-        if self.kernel != "linear":
-            features = self._kernel_features(data, kernel)
-        rows = as_rows(data.X, self.fit_intercept) if features is None else features.rows
+        self.solver_ = self.solver
+        space = self._space(data)
+        self.certified_problem_ = space.certified
+        self._refuse_beyond_memory(*space.memory_of_rows)
         joint = self.multi_class == "direct" and len(self.classes_) > 2
-        self.solver_ = self._pick_solver(rows, joint)
+        self.solver_ = self._pick_solver(space.rows, joint)
+        solve_one = self._solve_joint if joint else self._solve
         rngs = self._rng().spawn(len(self.classes_))
 
         def solve(k, labels, report):
-            problem = Problem(objective, rows, labels, data.weights)
+            problem = Problem(objective, space.rows, labels, data.weights)
             options = Options(self.tol, self.max_iter, rngs[k], report)
-            return self._solve(k, problem, options, features, joint)
+            return solve_one(space, problem, options, self._last_solution(k, space, joint))
 
-        solutions = self._solve_each(solve, data.codes, X, y, joint=joint)
-        self._store(data, kernel, features, solutions, joint)
+        solutions = self._solve_each(solve, data.codes, X, y, space=space, joint=joint)
+        self._store_solutions(space, solutions, joint)
         return self
 
     def _pick_solver(self, rows, joint):
@@ -306,23 +305,27 @@ class ODMClassifier(MarginClassifier):
         few = is_favourable(rows, len(self.classes_)) if joint else n_columns(rows) <= _FEW_COLUMNS
         return "newton" if few else "coordinate-descent"
 
-    def _solve(self, k, problem, options, features, joint):
-        """Solve one problem: the rows' or, with features, the kernel's."""
-        n_samples = len(problem.signs)
-        size = n_columns(problem.space) if features is None else n_samples
-        start = self._last_solution(k, (len(self.classes_), size) if joint else (size,), n_samples)
-        method = self._solve_joint if joint else self._solve_two_class
-        if features is None:
-            return method(problem, options, start)
-        tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
+    def _solve(self, space, problem, options, start):
+        """Solve one two-class problem; in a kernel's space, prove the solution for the kernel."""
+        at_zero = problem.objective.value(0.0, np.zeros(space.n_rows), problem.weights)
+        options = self._for_rows(space, options)
 
-        def on_features(rows, start):
-            return method(problem._replace(space=rows), tighter, start)
+        def solve_on(rows, start):
+            return self._solve_two_class(problem._replace(space=rows), options, start)
 
-        if joint:
-            return features.solve_joint(problem, self.tol, on_features, start)
-        at_zero = problem.objective.value(0.0, np.zeros(n_samples), problem.weights)
-        return features.solve(problem, lambda value: self.tol * gained(value, at_zero), on_features, start)
+        return solve_in_space(space, problem, lambda value: self.tol * gained(value, at_zero), solve_on, start)
+
+    def _solve_joint(self, space, problem, options, start):
+        options = self._for_rows(space, options)
+
+        def solve_on(rows, start):
+            return multiclass.solve(problem._replace(space=rows), options, start, outer=self.outer, method=self.solver)
+
+        return solve_joint_in_space(space, problem, self.tol, solve_on, start)
+
+    def _for_rows(self, space, options):
+        """Return the options with a tighter tolerance where a proof for the kernel adds to the gap on its features."""
+        return options if space.factor() is None else options._replace(tol=0.5 * self.tol)
 
     def _solve_two_class(self, problem, options, start):
         if self.solver_ == "newton":
@@ -333,24 +336,18 @@ class ODMClassifier(MarginClassifier):
         second = newton.solve(problem, options, first)
         return second._replace(n_iter=first.n_iter + second.n_iter)
 
-    def _solve_joint(self, problem, options, start):
-        return multiclass.solve(problem, options, start, outer=self.outer, method=self.solver)
-
-    def _last_solution(self, k, shape, n_samples):
+    def _last_solution(self, k, space, joint):
         """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
         last = getattr(self, "_warm", ()) if self.warm_start else ()
+        shape = (len(self.classes_), space.n_coefficients) if joint else (space.n_coefficients,)
         if k >= len(last) or last[k].coef.shape != shape:
             return None
-        known = last[k].dual if len(shape) == 1 else last[k].dual.beta
-        return last[k] if len(known) == n_samples else None
+        known = last[k].dual.beta if joint else last[k].dual
+        return last[k] if len(known) == space.n_rows else None
 
-    def _store(self, data, kernel, features, solutions, joint):
+    def _store_solutions(self, space, solutions, joint):
         self._store_convergence(solutions)
-        coefs = np.vstack([solution.coef for solution in solutions])
-        if features is None:
-            self._store_linear(coefs)
-        else:
-            self._store_kernel(data, features.factor.row_coefficients(coefs), kernel)
+        self._store(space, [solution.coef for solution in solutions])
         if joint:
             self.objective_history_ = solutions[0].extra["history"]
             self.stop_reason_ = str(solutions[0].status)
@@ -515,25 +512,17 @@ class ODMClassifierCV(GridSearchClassifier):
         self.n_jobs = n_jobs
 
     def _decision_values(self, fold, points):
-        data, estimator, factor = fold.data, fold.estimator, None
-        if self.kernel == "linear":
-            rows = as_rows(data.X, self.fit_intercept)
-        else:
-            gram = fold.mercer_gram()
-            factor = cholesky_factor(gram)
-            rows = as_rows(factor.features)
+        data = fold.data
+        estimator = fold.estimator
+        space = fold.space()
         joint = self.multi_class == "direct" and len(estimator.classes_) > 2
         if joint:
-            found, behind = self._solve_joint(estimator, rows, data, points)
-        elif estimator._pick_solver(rows, joint) == "newton":
-            found, behind = self._solve_two_class(estimator, rows, data, points)
+            found, behind = self._solve_joint(estimator, space.rows, data, points)
+        elif estimator._pick_solver(space.rows, joint) == "newton":
+            found, behind = self._solve_two_class(estimator, space.rows, data, points)
         else:
             return self._fit_each(fold, points)
-        if factor is None:
-            return fold.linear_scores(found), behind
-        alphas = np.zeros((*found.shape[:2], data.X.shape[0]))
-        alphas[:, :, factor.pivots] = found @ factor.to_coef.T
-        return fold.kernel_scores(gram.row_coefficients(alphas)), behind
+        return fold.scores(space, space.from_weights(found)), behind
 
     def _solve_two_class(self, estimator, rows, data, points):
         """Follow ``lam`` for each (mu, theta) and problem; return coefficients and how many missed ``tol``."""

@@ -11,17 +11,15 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from margindist.estimators._base import (
+from margindist.estimators._base import MarginClassifier, all_or_nothing, fitting
+from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
     FLAG,
     KERNEL_PARAMETERS,
     NON_NEGATIVE,
     POSITIVE,
-    MarginClassifier,
     Requirement,
-    _is_real,
-    all_or_nothing,
-    fitting,
+    is_real,
 )
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.solvers import online, online_kernel
@@ -30,13 +28,13 @@ from margindist.spaces.rows import as_rows
 _SMALL = 100_000  # values that are checked faster by hand than through scikit-learn
 _MODERATE = 1e30  # size below which they need no further check; no NaN is
 
-_FRACTION = Requirement(lambda value: _is_real(value) and 0 < value <= 1, "in (0, 1]")
+_FRACTION = Requirement(lambda value: is_real(value) and 0 < value <= 1, "in (0, 1]")
 _NORM = Requirement(
-    lambda value: (isinstance(value, str) and value == "auto") or (_is_real(value) and 2 <= value < np.inf),
+    lambda value: (isinstance(value, str) and value == "auto") or (is_real(value) and 2 <= value < np.inf),
     "'auto' or a number that is at least 2",
 )
 _CONSTANT = Requirement(
-    lambda value: (isinstance(value, str) and value == "auto") or (_is_real(value) and 0 < value < np.inf),
+    lambda value: (isinstance(value, str) and value == "auto") or (is_real(value) and 0 < value < np.inf),
     "'auto' or a positive number",
 )
 

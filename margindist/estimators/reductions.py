@@ -12,14 +12,8 @@ from sklearn.svm import SVR, LinearSVR
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from margindist.estimators._base import (
-    COMMON_PARAMETERS,
-    KERNEL_PARAMETERS,
-    NON_NEGATIVE,
-    POSITIVE,
-    MarginClassifier,
-    fitting,
-)
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, NON_NEGATIVE, POSITIVE
 
 _MOST_CLASSES = 15  # exhaustive codes have 2^(k-1) - 1 columns: 16,383 for 15 classes
 
@@ -137,14 +131,8 @@ class SVRClassifier(MarginClassifier):
         fitted = Parallel(n_jobs=self.n_jobs, prefer="threads")(
             delayed(clone(regressor).fit)(X, signs, data.weights) for signs in self._sign_vectors(data.codes)
         )
-        if self.kernel == "linear":
-            self.coef_ = np.array([one.coef_ for one in fitted])
-        else:
-            alphas = np.zeros((len(fitted), len(data.codes)))
-            for alpha, one in zip(alphas, fitted):
-                dual_coef = one.dual_coef_.toarray() if sp.issparse(one.dual_coef_) else one.dual_coef_
-                alpha[one.support_] = dual_coef.ravel()
-            self._store_kernel(data, alphas, kernel)
+        space = self._space(data, constant=False, definite=False)
+        self._store(space, [_coefficients(one, len(data.codes)) for one in fitted])
         self.intercept_ = np.array([float(np.ravel(one.intercept_)[0]) for one in fitted])
         self.n_iter_ = max(1, *(int(np.max(one.n_iter_)) for one in fitted))
         return self
@@ -157,6 +145,16 @@ class SVRClassifier(MarginClassifier):
         return SVR(
             kernel=self.kernel, gamma=kernel.gamma, degree=self.degree, coef0=self.coef0, max_iter=steps, **common
         )
+
+
+def _coefficients(regression, n_rows):
+    """Return the weights of the columns, or of the rows, that a fitted regression of scikit-learn has."""
+    if hasattr(regression, "support_"):
+        alphas = np.zeros(n_rows)
+        found = regression.dual_coef_
+        alphas[regression.support_] = (found.toarray() if sp.issparse(found) else found).ravel()
+        return alphas
+    return regression.coef_
 
 
 class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):

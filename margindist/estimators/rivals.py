@@ -9,23 +9,25 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
-from margindist.estimators._base import (
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
     KERNEL_PARAMETERS,
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_INTEGER,
-    MarginClassifier,
     Requirement,
-    fitting,
 )
+from margindist.kernels import Kernel
 from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.features import cholesky_factor
 from margindist.spaces.gram import FullGram
-from margindist.spaces.rows import as_rows, n_columns
+from margindist.spaces.rows import n_columns
+from margindist.spaces.space import LinearSpace
 
+_FINE = 1e-12  # pivots of a kernel's features, relative to the largest
 _STEP = Requirement(lambda value: POSITIVE.test(value) and value <= 1, "a number in (0, 1]")
 
 
@@ -148,7 +150,8 @@ class MDOClassifier(MarginClassifier):
         """
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
-        rows = normalised_cost.balance_constant(as_rows(data.X, self.fit_intercept))
+        space = LinearSpace(data, Kernel("linear", bias=float(self.fit_intercept)))
+        rows = normalised_cost.balance_constant(space.rows)
         random_starts = list(self._rng().normal(size=(self.n_init - 1, n_columns(rows))))
 
         def solve(k, signs, report):
@@ -158,8 +161,8 @@ class MDOClassifier(MarginClassifier):
             ends = [normalised_cost.solve(problem, options, start) for start in starts]
             return min(ends, key=lambda end: end.objective)
 
-        descents = self._solve_each(solve, data.codes, X, y)
-        self._store_linear([descent.coef for descent in descents])
+        descents = self._solve_each(solve, data.codes, X, y, space=space)
+        self._store(space, [descent.coef for descent in descents])
         self.intercept_ *= rows.bias
         self.n_iter_ = max(1, max(descent.n_iter for descent in descents))
         self.objective_ = _one_or_array([descent.objective for descent in descents])
@@ -293,20 +296,15 @@ class KOMDClassifier(MarginClassifier):
         """
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
-        kernel = self._kernel(data)._replace(bias=0.0)
-        few_columns = self.kernel == "linear" and data.X.shape[1] < data.X.shape[0]
-        gram = None if few_columns else self._mercer_gram(data, kernel)
-        where = as_rows(data.X) if few_columns else gram.values
+        space = self._space(data, constant=False)
+        where = space.rows if space.is_narrow else space.gram.whole().values
 
         def solve(k, signs, report):
             problem = Problem(HullDistance(self.lam), where, signs, data.weights)
             return simplex_qp.solve(problem, Options(self.tol, self.max_iter, report=report))
 
         points = self._solve_each(solve, data.codes, X, y)
-        if self.kernel == "linear":
-            self.coef_ = np.vstack([data.X.T @ point.coef for point in points])
-        else:
-            self._store_kernel(data, [gram.row_coefficients(point.coef) for point in points], kernel)
+        self._store(space, [space.from_rows(point.coef) for point in points])
         self.intercept_ = np.array([point.extra["intercept"] if self.fit_intercept else 0.0 for point in points])
         self._store_convergence(points)
         return self
@@ -444,23 +442,18 @@ class FMMClassifier(MarginClassifier):
         """
         self._check_parameters()
         data = self._validate_training_data(X, y, sample_weight)
-        if self.kernel == "linear":
-            rows, gram = as_rows(data.X, self.fit_intercept), None
-        else:
-            kernel = self._kernel(data)
-            gram = self._mercer_gram(data, kernel)
-            rows = as_rows(cholesky_factor(gram, tol=1e-12).features)
+        space = self._space(data)
+        factor = space.factor(_FINE)
+        rows = space.rows if factor is None else factor.rows
+        gram = None if factor is None else space.gram
 
         def solve(k, signs, report):
             problem = Problem(None, rows, signs, data.weights)
             options = Options(self.tol, self.max_iter, report=report)
             return margin_maximisation.solve(problem, options, step=self.step, gram=gram)
 
-        found = self._solve_each(solve, data.codes, X, y)
-        if self.kernel == "linear":
-            self._store_linear([f.coef for f in found])
-        else:
-            self._store_kernel(data, [gram.row_coefficients(f.extra["sample_coef"]) for f in found], kernel)
+        found = self._solve_each(solve, data.codes, X, y, space=space)
+        self._store(space, [f.coef for f in found])
         self.n_iter_ = max(f.n_iter for f in found)
         self.margin_, self.margin_bound_ = (_one_or_array([f.extra[a] for f in found]) for a in ("margin", "bound"))
         return self
@@ -515,7 +508,7 @@ class FMMClassifier(MarginClassifier):
         """Return rows whose inner products are the kernel values, bias included."""
         if gram is not None:
             gram = gram + 1.0 if self.fit_intercept else gram
-            return np.ascontiguousarray(cholesky_factor(FullGram(gram), tol=1e-12).features)
+            return np.ascontiguousarray(cholesky_factor(FullGram(gram), tol=_FINE).features)
         if not self.fit_intercept:
             return X
         ones = np.ones((X.shape[0], 1))

@@ -36,9 +36,9 @@ G is left out. Of an indefinite kernel, G is the positive part.
 import numpy as np
 
 from margindist.solvers._class_blocks import coefficients
-from margindist.solvers._solution import Solution, inseparable, relative, with_bound
+from margindist.solvers._solution import Solution, Status, better, conclude, inseparable, relative, with_bound
 
-__all__ = ["certify_features", "certify_multipliers", "certify_rounds", "inseparable_rows", "material", "rounding"]
+__all__ = ["certify_multipliers", "inseparable_rows", "material", "rounding", "solve_in_space", "solve_joint_in_space"]
 
 _UNIT = 2.0**-53
 _SUM = 6.0  # error of a sum of n products, in units of √n
@@ -70,38 +70,19 @@ def _margin_errors(gram, coef):
     return errors
 
 
-def certify_features(objective, factor, gram, signs, weights, w, beta, tol):
-    """Return the solution that weights of features make, in coefficients of the rows, with its proof.
+def _certify_features(problem, factor, gram, found, tol):
+    """Return the solution that weights of features make, in coefficients of the rows, with its proof; no status yet.
 
-    Parameters
-    ----------
-    objective : LDM or ODM
-        What is minimised.
-    factor : Factor
-        The features.
-    gram : FullGram or CachedGram, or None
-        What they are features of; None if the problem is that on the features.
-    signs : ndarray of shape (n_rows,)
-        Labels, -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
-    w : ndarray of shape (n_features,)
-        Weights of the features.
-    beta : ndarray of shape (n_rows,)
-        Multipliers.
-    tol : float
-        Relative gap at which few coefficients are good enough.
-
-    Returns
-    -------
-    Solution
-        Without a status.
+    ``gram`` is what they are features of; None if the problem is that on the features. Few coefficients are good enough
+    if they are proved up to a relative gap of ``tol``.
     """
-    margins = signs * (factor.features @ w)
-    beta = objective.multipliers(beta, margins, weights)
+    objective, _, signs, weights = problem
+    w = found.coef
+    margins = signs * (factor.rows.X @ w)
+    beta = objective.multipliers(found.dual, margins, weights)
     dual = signs * objective.dual_coef(beta, margins, weights)
     few = _Candidate(objective, factor, weights, factor.coefficients(w), margins, w @ w)
-    seen = factor.features.T @ dual
+    seen = factor.rows.X.T @ dual
     off = few.scale * w - seen
     distance = off @ off
     if gram is None:
@@ -179,13 +160,14 @@ class _Candidate:
         return Solution(self.coef, beta, self.value, gap, error=self.error)
 
 
-def certify_rounds(objective, factor, gram, codes, weights, rounds):
+def _certify_rounds(problem, factor, gram, rounds):
     r"""Return rounds of the joint problem of several classes in coefficients of the rows, with their proof.
 
     As with few coefficients above, class by class. Margins are differences of two scores; the loss L and its
     certificate, sums of squares in them, move by at most :math:`2\sqrt{L s} + s`, :math:`s = \sum_i c_i (2 e_i)^2`.
     """
-    alphas = np.array([factor.coefficients(w) for w in rounds.coef])
+    objective, _, codes, weights = problem
+    alphas = factor.coefficients(rounds.coef)
     errors = np.array([_margin_errors(factor, alpha) for alpha in alphas])
     moved = objective.prices(weights) @ (2.0 * errors.max(axis=0)) ** 2
     error = np.vdot(np.abs(alphas), errors) / 2.0 + 2.0 * np.sqrt(rounds.objective * moved) + moved
@@ -194,7 +176,72 @@ def certify_rounds(objective, factor, gram, codes, weights, rounds):
         dual = np.zeros((len(codes), len(alphas)))
         rows, classes, values = coefficients(codes, rounds.dual)
         np.add.at(dual, (rows, classes), values)
-        seen = factor.features.T @ dual
+        seen = factor.rows.X.T @ dual
         missing = max(0.0, np.vdot(dual, gram.dot(dual)) - np.vdot(seen, seen))
         missing += sum(np.abs(column) @ _margin_errors(factor, column) for column in dual.T)
     return rounds._replace(coef=alphas, gap=rounds.gap + relative(missing / 2.0 + 2.0 * error, rounds.objective))
+
+
+def solve_in_space(space, problem, goal, solve, start=None):
+    """Solve a two-class problem by a solver that works on rows; in a kernel's space, prove it for the kernel.
+
+    Where the features do not allow a proof, it is tried again with finer ones.
+
+    Parameters
+    ----------
+    space : LinearSpace or KernelSpace
+        Where the rows live.
+    problem : Problem
+        Two-class.
+    goal : callable
+        From the objective's value to the relative gap to reach.
+    solve : callable
+        From rows and a start (a solution in weights of their columns, or None) to a solution.
+    start : Solution
+        Of a similar problem, in coefficients of the space.
+
+    Returns
+    -------
+    Solution
+        In coefficients of the space.
+    """
+    if space.factor() is None:
+        return solve(space.rows, start)
+
+    def attempt(factor, start):
+        if start is not None:
+            start = start._replace(coef=factor.rows.X.T @ start.coef)
+        found = solve(factor.rows, start)
+        if found.status is Status.INFEASIBLE:  # of the features, which lack short directions
+            proved = space.gram is None or inseparable_rows(space.gram, problem.signs, found.dual)
+            status = Status.INFEASIBLE if proved else Status.STALLED
+            return found._replace(coef=factor.coefficients(found.coef), status=status)
+        enough = goal(found.objective)
+        proved = _certify_features(problem, factor, space.gram, found, enough)
+        return conclude(proved._replace(n_iter=found.n_iter), enough, found.status)
+
+    first = attempt(space.factor(), start)
+    if first.status is not Status.STALLED or space.gram is None:
+        return first
+    second = attempt(space.finest_factor(), first)
+    best = better(first, second)
+    return conclude(best._replace(n_iter=first.n_iter + second.n_iter), goal(best.objective), second.status)
+
+
+def solve_joint_in_space(space, problem, tol, solve, start=None):
+    """Solve the joint problem of several classes as :func:`solve_in_space` does; the solutions are rounds."""
+    if space.factor() is None:
+        return solve(space.rows, start)
+
+    def attempt(factor, start):
+        if start is not None:
+            start = start._replace(coef=start.coef @ factor.rows.X)
+        found = solve(factor.rows, start)
+        return found, _certify_rounds(problem, factor, space.gram, found)
+
+    found, first = attempt(space.factor(), start)
+    if first.gap <= tol or found.gap > tol or space.gram is None:
+        return first
+    _, second = attempt(space.finest_factor(), first)
+    best = second if second.objective <= first.objective or second.gap <= tol else first
+    return best._replace(n_iter=found.n_iter + second.n_iter)

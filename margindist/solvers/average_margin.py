@@ -21,13 +21,12 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-__all__ = ["SLOPES", "Bias", "Search", "best_bias", "find_bias", "kernel_sums", "search_slope"]
+__all__ = ["SLOPES", "Bias", "Search", "best_bias", "find_bias", "search_slope"]
 
 # The factors of the negative class that Abe (2016) tries: 0.05, 0.1, 0.2, …, 1 and their inverses.
 SLOPES = np.array([0.05, *(k / 10 for k in range(1, 11)), *(10 / k for k in range(9, 0, -1)), 20.0])
 
 _EQUAL = 1e-12  # scores this close, relative to the largest, differ by rounding only
-_STRIP_VALUES = 2**23  # kernel values in memory at a time
 
 
 class Bias(NamedTuple):
@@ -157,12 +156,3 @@ def search_slope(sums, positive, folds, signs, weights, bias):
     best = np.flatnonzero(errors <= errors.min() + 1e-12 * weights.sum())
     slope = SLOPES[best[np.argmin(np.abs(np.log(SLOPES[best])))]]
     return Search(slope, errors, (plus.sum(axis=1) - slope * minus.sum(axis=1)) / weights.sum())
-
-
-def kernel_sums(kernel, X, groups):
-    """Return the kernel values of every row with all rows times ``groups``, a strip of the Gram matrix at a time."""
-    out = np.empty_like(groups)
-    strip = max(1, _STRIP_VALUES // len(groups))
-    for start in range(0, len(out), strip):
-        out[start : start + strip] = kernel(X[start : start + strip], X) @ groups
-    return out

@@ -64,15 +64,15 @@ def solve(problem, options, start=None, *, step=1.0, gram=None):
     step : float in (0, 1]
         The θ above.
     gram : FullGram, optional
-        What the rows are features of; margin and bound are those of this matrix.
+        What the rows are features of; margin and bound are those of this matrix, and the solution is in coefficients
+        of the rows.
 
     Returns
     -------
     Solution
         The iterate of largest margin if the rows were separated, else the last one; of length one in feature space
         unless it is zero. The objective is the margin with a minus. ``extra`` has the least geometric margin on the
-        training rows, "margin"; a "bound" that no hyperplane through the origin exceeds; and the coefficients of the
-        rows (signs multiplied in) that make ``coef``, "sample_coef".
+        training rows, "margin", and a "bound" that no hyperplane through the origin exceeds.
     """
     _, rows, signs, weights = problem
     tol, max_iter, report = options.tol, options.limit(_MOST_STEPS), options.report
@@ -118,8 +118,8 @@ def _found(rows, signs, radius, gram, state, t):
     margin = least / length
     at_least = least / np.sqrt(square + slack) - rounding(len(w)) * radius if margin > 0.0 else margin
     gap = 1.0 - at_least / bound if bound > 0.0 else np.inf
-    extra = {"margin": margin, "bound": bound, "sample_coef": sample_coef / length}
-    return Solution(w / length, None, -margin, gap, t, extra=extra)
+    coef = w if gram is None else sample_coef
+    return Solution(coef / length, None, -margin, gap, t, extra={"margin": margin, "bound": bound})
 
 
 def _measure(rows, signs, radius, gram, w, sample_coef, share):

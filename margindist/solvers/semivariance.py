@@ -34,40 +34,56 @@ from numba import njit
 from scipy.linalg import cho_factor, cho_solve, eigh
 
 from margindist.solvers._solution import Solution, Status
-from margindist.spaces.rows import DenseRows, add_gram, add_rows, n_columns, n_rows, n_stored, row_add, row_dot
+from margindist.spaces.rows import (
+    DenseRows,
+    SparseRows,
+    add_gram,
+    add_rows,
+    n_columns,
+    n_rows,
+    n_stored,
+    row_add,
+    row_dot,
+)
 
 _MOST_ROUNDS = 100
 _ALWAYS_GRAM, _NEVER_GRAM = 200, 4000  # columns up to which, and beyond which, the choice does not look at the rows
 _STEPS_A_FACTOR = (
     2000  # d³ operations of a factor that cost as much as one operation of the conjugate gradients of a round
 )
+_FINE = 1e-12  # pivots of a kernel's features, relative to the largest
 _RESIDUAL = 1e-12  # relative residual at which conjugate gradients stop
 _CONJUGATE_STEPS = 2000
 
 
-class KernelFeatures(NamedTuple):
-    """Rows that stand for the samples of a kernel problem, and the metric that belongs to them."""
+class Features(NamedTuple):
+    """Rows that the rounds work on, the metric that belongs to them, and the way back."""
 
-    rows: DenseRows
-    spectrum: np.ndarray  # g
+    rows: DenseRows | SparseRows
     weights: np.ndarray
+    spectrum: np.ndarray | None = None  # g, for a kernel
 
     @property
     def metric(self):
         """Return the diagonal of N."""
-        return 1.0 + 1.0 / self.spectrum
+        return 1.0 if self.spectrum is None else 1.0 + 1.0 / self.spectrum
 
-    def sample_coef(self, coef):
-        """Return one coefficient per sample for coefficients of the features."""
-        return self.weights * (self.rows.X @ (coef / self.spectrum))
+    def coefficients(self, coefs):
+        """Return coefficients of the space from those of the rows' columns (last axis)."""
+        if self.spectrum is None:
+            return coefs
+        return (coefs / self.spectrum) @ self.rows.X.T * self.weights
 
 
-def kernel_features(factor, weights):
-    """Turn the factor L of a Gram matrix LL' into features with a diagonal second moment."""
-    spectrum, vectors = eigh(factor.T @ (weights[:, None] * factor))
+def features_of(space, weights):
+    """Return the rows of a linear space as they are, those of a kernel's with a diagonal second moment."""
+    factor = space.factor(_FINE)
+    if factor is None:
+        return Features(space.rows, weights)
+    spectrum, vectors = eigh(factor.features.T @ (weights[:, None] * factor.features))
     kept = spectrum > spectrum.max(initial=0.0) * len(spectrum) * np.finfo(float).eps
-    features = np.ascontiguousarray(factor @ vectors[:, kept])
-    return KernelFeatures(DenseRows(features, 0.0), spectrum[kept], weights)
+    features = np.ascontiguousarray(factor.features @ vectors[:, kept])
+    return Features(DenseRows(features, 0.0), weights, spectrum[kept])
 
 
 def solve(problem, options, start=None, *, metric=1.0, system="auto"):

@@ -15,6 +15,7 @@ from scipy.linalg import solve_triangular
 from scipy.linalg.lapack import dpstrf
 
 from margindist.spaces.gram import CachedGram, FullGram
+from margindist.spaces.rows import as_rows
 
 
 class Factor(NamedTuple):
@@ -22,31 +23,30 @@ class Factor(NamedTuple):
 
     features: np.ndarray  # (n, rank), C-contiguous
     pivots: np.ndarray  # (rank,), rows that span the others
-    to_coef: np.ndarray  # (rank, rank): to_coef @ w are the coefficients of the rows ``pivots``
     remainder: float  # trace of G − F Fᵀ
-    indefinite: bool  # a negative eigenvalue showed
     diagonal: np.ndarray  # of G
     kept: Any = None  # as in :class:`FullGram`
 
+    @property
+    def rows(self):
+        """The features as rows for a solver; a matrix of zeros has none, for which one of zeros stands."""
+        if self.features.shape[1]:
+            return as_rows(self.features)
+        return as_rows(np.zeros((len(self.features), 1)))
+
     def coefficients(self, weights):
-        """Return one coefficient per training row from the weights of the features; for G, clipped or not."""
-        alpha = np.zeros(len(self.features))
-        if len(self.pivots):  # by the triangle itself, which rounds less than its inverse
-            alpha[self.pivots] = solve_triangular(self.features[self.pivots], weights, lower=True, trans="T")
-        return alpha
-
-    def row_coefficients(self, coef):
-        """Return coefficients with which the kernel as it is gives the training rows what G gives them with these."""
-        return coef if self.kept is None else self.kept.project(coef)
+        """Return one coefficient per training row from weights of the features (last axis); for G, clipped or not."""
+        alphas = np.zeros((*weights.shape[:-1], len(self.features)))
+        if len(self.pivots):
+            flat = weights[..., : len(self.pivots)].reshape(-1, len(self.pivots))
+            found = solve_triangular(self.features[self.pivots], flat.T, lower=True, trans="T").T
+            alphas[..., self.pivots] = found.reshape(*weights.shape[:-1], -1)
+        return alphas
 
 
-def _finish(features, pivots, diagonal, indefinite):
-    left = diagonal - np.einsum("ij,ij->i", features, features)
-    top = np.abs(diagonal).max(initial=0.0)
-    lower = features[pivots]
-    to_coef = solve_triangular(lower, np.eye(len(pivots)), lower=True, trans="T") if len(pivots) else lower.T
-    indefinite = bool(indefinite or left.min(initial=0.0) < -1e-8 * top)
-    return Factor(features, pivots, to_coef, float(np.maximum(left, 0.0).sum()), indefinite, diagonal)
+def _finish(features, pivots, gram):
+    left = gram.diagonal - np.einsum("ij,ij->i", features, features)
+    return Factor(features, pivots, float(np.maximum(left, 0.0).sum()), gram.diagonal, gram.kept)
 
 
 def partial_cholesky(gram, n_components, rng, tol=1e-10):
@@ -91,7 +91,7 @@ def partial_cholesky(gram, n_components, rng, tol=1e-10):
         if kept == 0:
             left[drawn] = 0.0
     features = features if rank == n_components else np.ascontiguousarray(features[:, :rank])
-    return _finish(features, pivots, gram.diagonal, gram.diagonal.min(initial=0.0) < 0.0)
+    return _finish(features, pivots, gram)
 
 
 def nystroem(X, kernel, n_components, rng):
@@ -131,9 +131,4 @@ def cholesky_factor(gram, tol=1e-10):
     pivots = order - 1
     features = np.empty((gram.n, rank))
     features[pivots] = np.tril(lower[:, :rank])
-    # A matrix may have negative eigenvalues and no negative entry on what is left of its diagonal; a product tells.
-    probe = np.random.default_rng(0).standard_normal(gram.n)
-    rest = gram.dot(probe) - features @ (features.T @ probe)
-    indefinite = np.abs(rest).max() > 100.0 * np.sqrt(gram.n * tol) * top
-    factor = _finish(features, pivots[:rank].astype(np.intp), gram.diagonal, indefinite)
-    return factor._replace(kept=getattr(gram, "kept", None))
+    return _finish(features, pivots[:rank].astype(np.intp), gram)

@@ -25,7 +25,8 @@ import scipy.sparse as sp
 from numba import njit
 from scipy.linalg import eigh, eigh_tridiagonal, eigvalsh
 
-from margindist.kernels import Pairs
+from margindist.kernels import Kernel, Pairs
+from margindist.spaces.rows import as_matrix
 
 _STRIP = 256  # rows of the matrix evaluated at a time
 
@@ -195,6 +196,11 @@ def gram_matrix(X, kernel, max_bytes=np.inf):
     if kernel.name == "precomputed" and not sp.issparse(X) and X.dtype == np.float64 and not kernel.bias:
         return FullGram(X)
     return CachedGram(X, kernel, max_bytes)
+
+
+def gram_of_rows(rows, max_bytes=np.inf):
+    """Return a provider for the inner products of rows, that with the constant column included."""
+    return gram_matrix(as_matrix(rows), Kernel("linear", bias=rows.bias**2), max_bytes)
 
 
 # ---------------------------------------------------------------------- indefinite matrices

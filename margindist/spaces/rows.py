@@ -51,11 +51,14 @@ def take_rows(rows, which):
     """Return some rows, copied."""
     if isinstance(rows, DenseRows):
         return rows._replace(X=rows.X[which])
-    part = _as_matrix(rows)[which]
+    part = as_matrix(rows)[which]
     return as_rows(part)._replace(bias=rows.bias)
 
 
-def _as_matrix(rows):
+def as_matrix(rows):
+    """Return the array or CSR matrix that these are the rows of, without the constant column. Copies nothing."""
+    if isinstance(rows, DenseRows):
+        return rows.X
     signed = rows.indices.view(f"i{rows.indices.itemsize}")
     return sp.csr_matrix((rows.data, signed, rows.indptr), shape=(n_rows(rows), rows.n_features), copy=False)
 
@@ -347,7 +350,7 @@ def add_entries(rows, which, columns, scales, W):
 
 def dense_matrix(rows):
     """Return all rows as one float64 array, the constant column included."""
-    X = rows.X if isinstance(rows, DenseRows) else _as_matrix(rows).toarray()
+    X = rows.X if isinstance(rows, DenseRows) else as_matrix(rows).toarray()
     if rows.bias != 0.0:
         X = np.column_stack([X, np.full(len(X), rows.bias)])
     return np.ascontiguousarray(X, dtype=np.float64)
@@ -357,7 +360,7 @@ def matrix(rows):
     """Return all rows as one float64 array or CSR matrix, the constant column included; copies where it must."""
     if isinstance(rows, DenseRows):
         return dense_matrix(rows)
-    X = _as_matrix(rows).astype(np.float64, copy=False)
+    X = as_matrix(rows).astype(np.float64, copy=False)
     return sp.csr_matrix(sp.hstack([X, np.full((X.shape[0], 1), rows.bias)])) if rows.bias != 0.0 else X
 
 
@@ -517,7 +520,7 @@ def _sparse_gram(rows, which, weights, lower):
 def inner_products(rows, first, second):
     """Return the matrix of inner products between two lists of rows, summed in float64."""
     if isinstance(rows, SparseRows):
-        matrix = _as_matrix(rows)
+        matrix = as_matrix(rows)
         return (matrix[first].astype(np.float64) @ matrix[second].T).toarray() + rows.bias**2
     left, right = rows.X[first], rows.X[second]
     if rows.X.dtype == np.float64:

@@ -1,0 +1,112 @@
+"""What a parameter may be, as data: a test, and the words for an error message.
+
+scikit-learn's ``_parameter_constraints`` serve the same end, but its sentences name Python types where ours name what
+is meant ("a positive number or inf"), and it is private to scikit-learn.
+"""
+
+import numbers
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from margindist.kernels import KERNELS, gamma_per_feature
+
+
+class Requirement(NamedTuple):
+    """What a parameter may be: a test, and the words for it in an error message."""
+
+    test: Callable[[Any], bool]
+    text: str
+
+
+def is_real(value):
+    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_)) and not np.isnan(value)
+
+
+def _is_integer(value):
+    return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+
+
+def _is_seed(value):
+    return value is None or isinstance(value, np.random.RandomState) or (_is_integer(value) and 0 <= value < 2**32)
+
+
+def one_of(*options):
+    """Require one of the given values."""
+    words = " or ".join([", ".join(map(repr, options[:-1])), repr(options[-1])] if options[1:] else [repr(options[0])])
+    return Requirement(lambda value: any(value is o or (isinstance(o, str) and value == o) for o in options), words)
+
+
+def optional(requirement):
+    """Allow None beside what the requirement allows."""
+    return Requirement(lambda value: value is None or requirement.test(value), f"None or {requirement.text}")
+
+
+POSITIVE = Requirement(lambda value: is_real(value) and 0 < value < np.inf, "a positive number")
+POSITIVE_OR_INF = Requirement(lambda value: is_real(value) and value > 0, "a positive number or inf")
+NON_NEGATIVE = Requirement(lambda value: is_real(value) and 0 <= value < np.inf, "a number that is not negative")
+REAL = Requirement(lambda value: is_real(value) and np.isfinite(value), "a finite number")
+POSITIVE_INTEGER = Requirement(lambda value: _is_integer(value) and value >= 1, "a positive integer")
+FLAG = Requirement(lambda value: isinstance(value, (bool, np.bool_)), "True or False")
+
+KERNEL_PARAMETERS = {
+    "kernel": Requirement(
+        lambda value: callable(value) or (isinstance(value, str) and value in KERNELS),
+        "one of " + ", ".join(map(repr, KERNELS)) + " or a function k(X, Y)",
+    ),
+    "gamma": Requirement(
+        lambda value: (
+            (isinstance(value, str) and value in ("scale", "auto")) or (is_real(value) and 0 < value < np.inf)
+        ),
+        "'scale', 'auto' or a positive number",
+    ),
+    "degree": POSITIVE_INTEGER,
+    "coef0": REAL,
+}
+
+# For the estimators of Abe's paper, whose kernel divides gamma by the number of features.
+GAMMA_PER_FEATURE = Requirement(
+    lambda value: KERNEL_PARAMETERS["gamma"].test(value) or (isinstance(value, str) and gamma_per_feature(value) > 0),
+    "'scale', 'auto', a positive number or a string such as '5/d'",
+)
+
+COMMON_PARAMETERS = {
+    "fit_intercept": FLAG,
+    "tol": POSITIVE,
+    "max_iter": POSITIVE_INTEGER,
+    "class_weight": Requirement(
+        lambda value: (
+            value is None
+            or (isinstance(value, str) and value == "balanced")
+            or (isinstance(value, dict) and all(map(NON_NEGATIVE.test, value.values())))
+        ),
+        "None, 'balanced' or a dict from label to weight, each a number that is not negative",
+    ),
+    "random_state": Requirement(_is_seed, "None, an integer from 0 to 2**32 - 1 or a RandomState"),
+    "verbose": Requirement(
+        lambda v: isinstance(v, (bool, np.bool_)) or (_is_integer(v) and v >= 0), "a flag or a level"
+    ),
+    "n_jobs": Requirement(
+        lambda value: value is None or (_is_integer(value) and value != 0), "None or an integer but 0"
+    ),
+    "warm_start": FLAG,
+}
+
+
+class ParametersMixin:
+    """Parameters that are checked against what the class requires of them."""
+
+    _requirements: dict[str, Requirement] = {}
+
+    def _check_parameters(self):
+        for name, value in self.get_params(deep=False).items():
+            requirement = self._requirements.get(name)
+            if requirement is not None and not requirement.test(value):
+                raise ValueError(f"{type(self).__name__}: {name} must be {requirement.text}, got {value!r}.")
+
+    def _rng(self):
+        """Return a NumPy generator that ``random_state`` determines."""
+        if isinstance(self.random_state, np.random.RandomState):
+            return np.random.default_rng(self.random_state.randint(2**31))
+        return np.random.default_rng(self.random_state)

@@ -1,0 +1,164 @@
+"""Training data: from whatever was given to validated rows, codes of the labels and weights."""
+
+import numbers
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.utils import assert_all_finite
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, validate_data
+
+# Solvers multiply and divide by sums of squares, and by products of two of those: with numbers between these bounds no
+# such product overflows or vanishes, whatever the number of rows.
+_SMALLEST, _LARGEST = 1e-70, 1e70
+
+
+class TrainingData(NamedTuple):
+    """Validated rows of positive weight, and where they stood in what was given."""
+
+    X: Any  # C-contiguous array or canonical CSR, float32 or float64
+    codes: np.ndarray  # index into ``classes_``, one per row
+    weights: np.ndarray  # sample weight times class weight
+    sample_weights: np.ndarray  # without the class weights
+    kept: np.ndarray | None  # positions of these rows among those given, None if all
+    n_given: int  # number of rows given
+
+
+def largest_value(X):
+    """Return the value of largest size and its column."""
+    values = X.data if sp.issparse(X) else X.reshape(-1)
+    if not values.size:
+        return 0.0, 0
+    place = np.abs(values).argmax()
+    return float(values[place]), X.indices[place] if sp.issparse(X) else place % X.shape[1]
+
+
+class TrainingDataMixin:
+    """Validation of X, y and weights."""
+
+    def _validate_training_data(self, X, y, sample_weight=None, *, classes=None, piece=False):
+        """Check X, y and weights, set ``classes_``, and drop rows of weight zero (they are absent).
+
+        With ``piece``, X is one piece of the data: the labels there are come from ``classes`` at the first piece.
+        """
+        first = not (piece and hasattr(self, "classes_"))
+        form = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
+        X, y = validate_data(self, X, y, reset=first, ensure_all_finite=False, **form)
+        self._check_range(X, piece)
+        check_classification_targets(y)
+        if getattr(self, "kernel", None) == "precomputed" and X.shape[0] != X.shape[1]:
+            raise ValueError(
+                f"{type(self).__name__}: kernel='precomputed' expects a square matrix of kernel values between all "
+                f"training samples, got shape {X.shape}."
+            )
+        if sp.issparse(X) and not X.has_canonical_format:
+            X = X.copy()
+            X.sum_duplicates()
+        sample_weights = self._validate_weights(sample_weight, len(y))
+        present = sample_weights > 0.0
+        if not present.any():
+            raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
+        codes = np.zeros(len(y), dtype=np.intp)
+        codes[present] = self._encode_piece(y[present], classes, first) if piece else self._encode(y[present])
+        weights = self._weights_in_range(sample_weights * self._class_weights(codes, sample_weights)[codes])
+        if weights.all():
+            return TrainingData(X, codes, weights, sample_weights, None, len(y))
+        kept = np.flatnonzero(weights)
+        X = X[kept][:, kept] if getattr(self, "kernel", None) == "precomputed" else X[kept]
+        return TrainingData(X, codes[kept], weights[kept], sample_weights[kept], kept, len(y))
+
+    def _encode(self, y):
+        """Set ``classes_`` and return the index of each label in it."""
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"{type(self).__name__} needs samples of at least 2 classes, but y contains only one class: "
+                f"{self.classes_.tolist()[0]!r}."
+            )
+        return codes
+
+    def _encode_piece(self, y, classes, first):
+        """Return the index of each label among the classes given at the first piece."""
+        if first:
+            if classes is None:
+                raise ValueError(
+                    f"{type(self).__name__}: the first call of partial_fit needs classes, all labels there are."
+                )
+            self._encode(np.asarray(classes))
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
+            raise ValueError(
+                f"`classes={classes!r}` is not the same as on last call to partial_fit, was: {self.classes_!r}"
+            )
+        unknown = np.setdiff1d(y, self.classes_)
+        if len(unknown):
+            raise ValueError(
+                f"{type(self).__name__}: y has the labels {unknown.tolist()}, which are not among the classes "
+                f"{self.classes_.tolist()} given at the first call."
+            )
+        return np.searchsorted(self.classes_, y)
+
+    def _validate_weights(self, sample_weight, n_samples):
+        if sample_weight is None:
+            return np.ones(n_samples)
+        if isinstance(sample_weight, numbers.Real):
+            sample_weight = np.full(n_samples, float(sample_weight))
+        weights = check_array(sample_weight, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+        if weights.ndim != 1:
+            raise ValueError("Sample weights must be 1D array or scalar")
+        if len(weights) != n_samples:
+            raise ValueError(f"sample_weight.shape == {weights.shape}, expected {(n_samples,)}!")
+        if weights.min() < 0:
+            raise ValueError(
+                "Negative values in data passed to `sample_weight`; weights count how often a row is there."
+            )
+        return self._weights_in_range(weights)
+
+    def _weights_in_range(self, weights):
+        """Return the weights; raise an error if one is not zero and of a size with which products overflow."""
+        largest = weights.max()
+        smallest = np.min(weights, where=weights > 0.0, initial=np.inf)
+        if largest > _LARGEST or smallest < _SMALLEST:
+            raise ValueError(
+                f"{type(self).__name__}: expected sample weights, times class weights, that are zero or between "
+                f"{_SMALLEST:g} and {_LARGEST:g}, got {largest if largest > _LARGEST else smallest:g}; divide them by "
+                f"their mean, and give rows that shall be absent the weight zero."
+            )
+        return weights
+
+    def _check_range(self, X, piece):
+        """Raise an error if values are not finite, or squares overflow or all vanish.
+
+        One product of all values with themselves tells all of it in ordinary data, at the price of scikit-learn's test
+        for finite values, which it replaces. A piece may be as small as it likes beside the others.
+        """
+        values = X.data if sp.issparse(X) else X.reshape(-1)
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = float(values @ values)
+        if _SMALLEST**2 <= total <= _LARGEST**2:
+            return
+        assert_all_finite(X, estimator_name=type(self).__name__, input_name="X")
+        value, column = largest_value(X)
+        if abs(value) > _LARGEST or (0.0 < abs(value) < _SMALLEST and not piece):
+            names = getattr(self, "feature_names_in_", None)
+            raise ValueError(
+                f"{type(self).__name__}: expected features (or kernel values) of which the largest is between "
+                f"{_SMALLEST:g} and {_LARGEST:g} in size, got {value:g} in column "
+                f"{column if names is None else repr(names[column])}; scale the features, for instance by MaxAbsScaler."
+            )
+
+    def _class_weights(self, codes, sample_weights):
+        """Return one weight per class; "balanced" gives every class the same total."""
+        wanted = getattr(self, "class_weight", None)
+        if wanted is None:
+            return np.ones(len(self.classes_))
+        if isinstance(wanted, str):
+            totals = np.bincount(codes, weights=sample_weights, minlength=len(self.classes_))
+            return sample_weights.sum() / (len(self.classes_) * totals)
+        unknown = set(wanted) - set(self.classes_.tolist())
+        if unknown:
+            raise ValueError(
+                f"{type(self).__name__}: class_weight has the labels {sorted(unknown, key=str)}, "
+                f"which are not among the classes {self.classes_.tolist()}."
+            )
+        return np.array([float(wanted.get(label, 1.0)) for label in self.classes_.tolist()])
