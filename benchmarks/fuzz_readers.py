@@ -40,9 +40,9 @@ from sklearn.datasets import load_svmlight_file
 
 from benchmarks._measure import table
 from margindist.datasets import DataError, read_file
+from margindist.datasets.dataset import MISSING
 from margindist.datasets.delimited import _sniff_delimiter
 from margindist.datasets.fields import BLANKS
-from margindist.datasets.tables import MISSING
 
 LONGEST, MOST_MEGABYTES = 5.0, 500
 SHARES = {"csv": 22, "arff": 16, "npz": 4, "parquet": 6, "svm": 14}

@@ -147,7 +147,7 @@ def predict(model, data, output):
 
 def _truth(dataset, name):
     """Return a column as labels in text, and where it has a value."""
-    from margindist.datasets.tables import labels_of
+    from margindist.datasets.dataset import labels_of
 
     X = dataset.X
     column = X[name] if hasattr(X, "columns") else X[:, dataset.feature_names.index(name)]

@@ -15,7 +15,7 @@ from sklearn.model_selection import RepeatedStratifiedKFold
 
 from margindist import __version__
 from margindist.datasets import Dataset, catalogue, encoder, encoding_notes, load, read_file, tidy
-from margindist.datasets.tables import check_labels
+from margindist.datasets.dataset import check_labels
 from margindist.methods import Shape, choose
 from margindist.runs.store import Cell
 

@@ -8,10 +8,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.datasets.dataset import DataError
-from margindist.datasets.fields import decoded_lines
-from margindist.datasets.numerals import to_number
-from margindist.datasets.tables import NAN, Sparse, Table, order_levels
+from margindist.datasets.dataset import NAN, DataError, Sparse, Table, order_levels
+from margindist.datasets.fields import decoded_lines, to_number
 
 __all__ = ["read_arff"]
 

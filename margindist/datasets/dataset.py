@@ -1,16 +1,36 @@
-"""A data set with its story: where it came from, what was guessed, and a fingerprint of its content."""
+"""A data set with its story: where it came from, what was guessed, and a fingerprint of its content.
+
+A file is first read as a :class:`Table` of columns; :func:`table_to_dataset` says which of them is the target, which
+say nothing, and what is text.
+"""
 
 import contextlib
 import hashlib
 import lzma
 import zlib
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
-__all__ = ["DataError", "Dataset", "content_checksum", "one_sentence"]
-
+NAN = frozenset(("nan", "NaN", "NAN", "-nan", "-NaN"))  # as programs write it
+MISSING = NAN | {"", "?", "NA", "N/A", "#N/A", "null", "NULL", "None"}
+TARGET_NAMES = (
+    "target",
+    "class",
+    "label",
+    "y",
+    "classes",
+    "labels",
+    "classification",
+    "outcome",
+    "response",
+    "category",
+)
+_FEWEST_ROWS_OF_IDENTIFIER = 20
+_STACKED_ROWS = 2048
 _BLOCK = 1 << 18  # numbers copied at a time
 
 
@@ -180,3 +200,276 @@ def one_sentence(name):
 def _first_line(error):
     text = str(error).strip().split("\n")[0].strip(" .")
     return text or type(error).__name__
+
+
+# ---------------------------------------------------------------------- tables
+
+
+class Text(NamedTuple):
+    """A column of text: ``levels[codes]``, with code -1 where the value is missing."""
+
+    codes: np.ndarray
+    levels: tuple[str, ...]
+
+
+class Sparse(NamedTuple):
+    """A column of numbers that are zero but in these rows."""
+
+    rows: np.ndarray
+    values: np.ndarray
+    length: int
+
+    def dense(self):
+        """Return it as an array."""
+        filled = np.zeros(self.length)
+        filled[self.rows] = self.values
+        return filled
+
+
+class Table(NamedTuple):
+    """Columns with names: float64 arrays (NaN is missing), :class:`Sparse` or :class:`Text`."""
+
+    names: tuple[str, ...]
+    columns: list
+    notes: tuple[str, ...] = ()
+    target: str | None = None  # where the file itself names it
+
+    def column(self, name):
+        """Return the column of this name."""
+        return self.columns[self.names.index(name)]
+
+    def where_known(self, name):
+        """Return the table without the rows that miss a value in the column of this name."""
+        keep = ~_missing(self.column(name))
+        return self if keep.all() else self._replace(columns=[_rows(column, keep) for column in self.columns])
+
+
+def text_column(values):
+    """Return strings as :class:`Text` with its levels in order; None is missing."""
+    seen = {}
+    codes = np.fromiter(
+        (-1 if value is None else seen.setdefault(value, len(seen)) for value in values), dtype=np.int32
+    )
+    return order_levels(codes, list(seen))
+
+
+def order_levels(codes, levels):
+    """Return a :class:`Text` with levels in alphabetical order, and only those that occur."""
+    used = np.flatnonzero(np.bincount(codes[codes >= 0], minlength=len(levels))) if len(codes) else np.empty(0, int)
+    order = sorted(used.tolist(), key=levels.__getitem__)
+    place = np.full(len(levels) + 1, -1, dtype=np.int32)
+    place[order] = np.arange(len(order))
+    return Text(place[codes], tuple(levels[k] for k in order))
+
+
+def table_to_dataset(table, *, target, name, file, source):
+    """Return a table as a :class:`Dataset`: choose the target, drop what says nothing, and say so.
+
+    Dropped are rows without a target, columns with one value only, text that is different in every row, and a running
+    number of the rows. With ``target=False`` there is no target and nothing is dropped. Errors name ``file``.
+    """
+    notes = list(table.notes)
+    if target is False:
+        X = _features(table.names, table.columns)
+        return Dataset(name, X, None, table.names, "", None, "", source, tuple(notes))
+    if len(table.names) < 2:
+        raise DataError(f"{file}: expected at least two columns, features and target, got {len(table.names)}.")
+    chosen = _choose(table, target, file, notes)
+    target_name = table.names[chosen]
+    keep = ~_missing(table.columns[chosen])
+    if not keep.any():
+        raise DataError(f"{file}: the target column {target_name!r} is empty; choose another with target.")
+    columns = table.columns
+    if not keep.all():
+        notes.append(f"{_count(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
+        columns = [_rows(column, keep) for column in columns]
+    y = labels_of(columns[chosen])
+    _check_levels(_levels_of(columns[chosen]), len(y), file, f"the target column {target_name!r}")
+    kept = _informative(table, columns, chosen, notes)
+    if not kept:
+        raise DataError(
+            f"{file}: no column says anything about the target {target_name!r}: all are constant or unique."
+        )
+    names = tuple(table.names[k] for k in kept)
+    X = _features(names, [columns[k] for k in kept])
+    return Dataset(name, X, y, names, target_name, None, "", source, tuple(notes))
+
+
+def check_labels(y, name, what="the target"):
+    """Return labels as they are, or refuse them: one class only, numbers that look continuous, text without end."""
+    _check_levels(np.unique(y), len(y), name, what)
+    return y
+
+
+def _check_levels(levels, n_rows, name, what):
+    if len(levels) < 2:
+        found = f"only {levels[0]!s}" if len(levels) else "none"
+        raise DataError(f"{name}: expected at least two classes in {what}, got {found}.")
+    if _continuous(levels, n_rows):
+        raise DataError(
+            f"{name}: {what} looks continuous ({len(levels)} different values in {n_rows} rows), but classification "
+            "needs classes; name another target column, or make classes of it first."
+        )
+
+
+def _continuous(levels, n_rows):
+    """Whether that many different values in that many rows are hardly classes."""
+    if levels.dtype.kind not in "iuf":
+        return len(levels) > max(20, n_rows // 2)
+    if levels.dtype.kind == "f" and np.any(levels != np.floor(levels)):
+        return len(levels) > 20 or len(levels) > max(2, n_rows // 2)
+    return len(levels) > max(50, n_rows // 20)
+
+
+def _choose(table, target, name, notes):
+    """Return the number of the target column: the one asked for, else a guess, which is noted."""
+    names = table.names
+    if target is not None:
+        return _find(names, target, name)
+    if table.target is not None:
+        return names.index(table.target)
+    lowered = [column.strip().lower() for column in names]
+    for known in TARGET_NAMES:
+        if known in lowered:
+            chosen = lowered.index(known)
+            notes.append(f"The column {names[chosen]!r} was taken as the target, because of its name.")
+            return chosen
+    last, first = len(names) - 1, 0
+    if _endless(table.columns[last]) and not _endless(table.columns[first]):
+        notes.append(
+            f"The first column, {names[first]!r}, was taken as the target, because it has few different values and the "
+            "last has many."
+        )
+        return first
+    notes.append(f"The last column, {names[last]!r}, was taken as the target.")
+    return last
+
+
+def _endless(column):
+    """Whether a column has too many different values for a target."""
+    present = ~_missing(column)
+    return _continuous(_levels_of(_rows(column, present)), int(present.sum()))
+
+
+def _levels_of(column):
+    """Return the different labels of a column that misses none."""
+    return np.array(column.levels, dtype=str) if isinstance(column, Text) else np.unique(labels_of(column))
+
+
+def _find(names, target, name):
+    if isinstance(target, str) and target in names:
+        return names.index(target)
+    try:
+        number = int(target)
+    except (TypeError, ValueError):
+        near = get_close_matches(str(target), names, n=3, cutoff=0.5) or list(names[:5])
+        listed = ", ".join(map(repr, near))
+        raise DataError(f"{name}: there is no column {target!r}; did you mean one of {listed}?") from None
+    if not -len(names) <= number < len(names):
+        raise DataError(f"{name}: there is no column {number}; columns are numbered from 0 to {len(names) - 1}.")
+    return number % len(names)
+
+
+def _informative(table, columns, target, notes):
+    """Return the numbers of the feature columns that are neither constant (in the rows left) nor an identifier."""
+    names = table.names
+    kept, constant, unique, running = [], [], [], []
+    for k, column in enumerate(columns):
+        if k == target:
+            continue
+        if _constant(column):
+            constant.append(names[k])
+        elif _identifier(table.columns[k]):
+            (unique if isinstance(column, Text) else running).append(names[k])
+        else:
+            kept.append(k)
+    for dropped, why in (
+        (constant, "the same value in every row"),
+        (unique, "a different text in every row"),
+        (running, "a running number of the rows"),
+    ):
+        if dropped:
+            listed = ", ".join(map(repr, dropped[:5])) + (f" and {len(dropped) - 5} more" if len(dropped) > 5 else "")
+            notes.append(f"{_count(len(dropped), 'column')} with {why} left out: {listed}.")
+    return kept
+
+
+def _constant(column):
+    column = _dense(column)
+    values = column.codes if isinstance(column, Text) else column
+    present = values[~_missing(column)]
+    return len(present) == 0 or (len(present) == len(values) and bool(np.all(present == present[0])))
+
+
+def _identifier(column):
+    """Text that never repeats, or 0, 1, 2, ... (from any start) down the rows."""
+    if isinstance(column, Text):
+        return len(column.codes) >= _FEWEST_ROWS_OF_IDENTIFIER and len(column.levels) == len(column.codes)
+    column = _dense(column)
+    return len(column) >= _FEWEST_ROWS_OF_IDENTIFIER and bool(np.all(np.diff(column) == 1.0))
+
+
+def _dense(column):
+    return column.dense() if isinstance(column, Sparse) else column
+
+
+def _missing(column):
+    return column.codes < 0 if isinstance(column, Text) else np.isnan(_dense(column))
+
+
+def _rows(column, keep):
+    if isinstance(column, Text):
+        return order_levels(column.codes[keep], list(column.levels))
+    if isinstance(column, Sparse):
+        stay = keep[column.rows]
+        return Sparse((np.cumsum(keep) - 1)[column.rows[stay]], column.values[stay], int(keep.sum()))
+    return column[keep]
+
+
+def labels_of(column):
+    """Return a column as labels: text, whole numbers as integers, or numbers."""
+    column = _dense(column)
+    if isinstance(column, Text):
+        return np.array(column.levels, dtype=str)[column.codes]
+    whole = np.all(column == np.floor(column)) and np.all(np.abs(column) < 2**53)
+    return column.astype(np.int64) if whole else column
+
+
+def _features(names, columns):
+    """Return CSR or a float64 array if all columns are numbers, else a DataFrame."""
+    if columns and all(isinstance(column, Sparse) for column in columns):
+        return _side_by_side(columns)
+    columns = [_dense(column) for column in columns]
+    if not any(isinstance(column, Text) for column in columns):
+        return _stacked(columns) if columns else np.empty((0, 0))
+    try:
+        import pandas as pd
+    except ImportError:
+        raise DataError("Columns of text need pandas: install it with pip install 'margindist[cli]'.") from None
+    return pd.DataFrame(
+        {
+            name: pd.Categorical.from_codes(column.codes, categories=list(column.levels))
+            if isinstance(column, Text)
+            else column
+            for name, column in zip(names, columns, strict=True)
+        }
+    )
+
+
+def _stacked(columns):
+    """Return columns as an array, a few rows at a time: these stay in the processor's cache."""
+    stacked = np.empty((len(columns[0]), len(columns)))
+    for first in range(0, len(stacked), _STACKED_ROWS):
+        for k, column in enumerate(columns):
+            stacked[first : first + _STACKED_ROWS, k] = column[first : first + _STACKED_ROWS]
+    return stacked
+
+
+def _side_by_side(columns):
+    ends = np.cumsum([0, *(len(column.rows) for column in columns)])
+    rows, values = (np.concatenate([column[k] for column in columns]) for k in (0, 1))
+    return sp.csc_matrix((values, rows, ends), shape=(columns[0].length, len(columns))).tocsr()
+
+
+def _count(number, noun):
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -5,10 +5,8 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
-from margindist.datasets.dataset import DataError
-from margindist.datasets.fields import BLANKS, BOM, cut, read_blocks
-from margindist.datasets.numerals import NO_NUMBER, UNSURE, read_number, to_number
-from margindist.datasets.tables import MISSING, TARGET_NAMES, Table, order_levels
+from margindist.datasets.dataset import MISSING, TARGET_NAMES, DataError, Table, order_levels
+from margindist.datasets.fields import BLANKS, BOM, NO_NUMBER, UNSURE, cut, read_blocks, read_number, to_number
 
 __all__ = ["read_delimited"]
 

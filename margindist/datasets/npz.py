@@ -7,8 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.lib import format as npy
 
-from margindist.datasets.dataset import DataError, Dataset, one_sentence
-from margindist.datasets.tables import check_labels
+from margindist.datasets.dataset import DataError, Dataset, check_labels, one_sentence
 
 __all__ = ["read_npz"]
 

@@ -24,8 +24,7 @@ import numpy as np
 from sklearn.datasets import get_data_home
 
 from margindist.datasets.arff import read_arff
-from margindist.datasets.dataset import DataError
-from margindist.datasets.tables import Table, labels_of, table_to_dataset
+from margindist.datasets.dataset import DataError, Table, labels_of, table_to_dataset
 from margindist.files import write_whole
 
 __all__ = ["read_openml"]

@@ -10,12 +10,19 @@ from pathlib import Path
 import numpy as np
 
 from margindist.datasets.arff import read_arff
-from margindist.datasets.dataset import DataError, Dataset, one_sentence
+from margindist.datasets.dataset import (
+    DataError,
+    Dataset,
+    Table,
+    check_labels,
+    one_sentence,
+    table_to_dataset,
+    text_column,
+)
 from margindist.datasets.delimited import read_delimited
 from margindist.datasets.fields import BOM
 from margindist.datasets.npz import read_npz
 from margindist.datasets.svmlight import read_svmlight
-from margindist.datasets.tables import Table, check_labels, table_to_dataset, text_column
 
 __all__ = ["FILE_ENDINGS", "read_file"]
 
@@ -146,17 +153,13 @@ def _read_parquet(path, name):
         values = chunked.combine_chunks()
         if pa.types.is_dictionary(field.type):
             values = values.cast(field.type.value_type)
+        if pa.types.is_boolean(values.type):
+            values = values.cast(pa.int8())
         if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
             columns.append(text_column(values.to_pylist()))
-        elif pa.types.is_integer(values.type) or pa.types.is_floating(values.type) or pa.types.is_boolean(values.type):
-            numbers = (
-                values.cast(pa.float64(), safe=False)
-                if not pa.types.is_boolean(values.type)
-                else values.cast(pa.int8())
-            )
-            columns.append(np.array(numbers.to_numpy(zero_copy_only=False), dtype=np.float64))
-        elif pa.types.is_decimal(values.type):
-            columns.append(np.array(values.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64))
+        elif any(kind(values.type) for kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
+            numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+            columns.append(np.array(numbers, dtype=np.float64))
         else:
             left_out.append(f"{field.name!r} ({field.type})")
             continue

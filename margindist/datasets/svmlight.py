@@ -10,8 +10,7 @@ import scipy.sparse as sp
 from numba import njit
 
 from margindist.datasets.dataset import DataError
-from margindist.datasets.fields import BOM
-from margindist.datasets.numerals import NO_NUMBER, UNSURE, read_number
+from margindist.datasets.fields import BOM, NO_NUMBER, UNSURE, read_number
 
 __all__ = ["read_svmlight"]
 
