@@ -44,10 +44,10 @@ __version__ = "0.2.0.dev0"
 
 # A module is imported when one of its names is first used: the first fit then waits for no other's code.
 _HOMES = {"load_model": "margindist.models", "save_model": "margindist.models", "to_onnx": "margindist.onnx"}
-for _one in OURS.values():
-    _HOMES[_one.name] = _one.module
-    if _one.search:
-        _HOMES[_one.search] = _one.module
+for _classifier in OURS.values():
+    _HOMES[_classifier.name] = _classifier.module
+    if _classifier.search:
+        _HOMES[_classifier.search] = _classifier.module
 
 
 def __getattr__(name):

@@ -1,7 +1,8 @@
 """Every classifier, declared once; what lists classifiers anywhere reads this table.
 
-The package's names, model files, colours, the searches over grids, ``margindist compare`` and the common tests all come
-from :data:`CLASSIFIERS`. A new classifier is one entry here, besides its own file.
+The package's names, model files, ONNX, colours, the searches over grids, ``margindist compare`` and the common tests
+all come from :data:`CLASSIFIERS`. A new classifier is one entry here, besides its own file; one that lives outside the
+package is made known by :func:`register`.
 
 Grids are wide and coarse, and alike for all: four or five prices over four or five powers of ten, three widths of the
 RBF kernel. Prices of LDM's mean and variance, and of ODM, grow with the number of rows (the hinge is a sum, they are
@@ -13,10 +14,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
+
+__all__ = ["Classifier", "Reach", "Shape", "register"]  # what is documented
 
 _PRICES = (0.01, 0.1, 1.0, 10.0, 100.0)
 _FEW_PRICES = (0.1, 1.0, 10.0)
@@ -54,7 +58,7 @@ class Shape(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """How far ``margindist compare`` runs a method that nobody asked for by name.
+    """Up to which size ``margindist compare`` runs a method that nobody asked for by name.
 
     Parameters
     ----------
@@ -90,18 +94,20 @@ class Classifier:
         Its name in tables and figures.
     about : str
         One clause on what it does.
-    style : (str, str)
-        Colour and line, by their names in :mod:`margindist.margins.palette`.
+    style : (str, str) or None
+        Colour and line, by their names in :mod:`margindist.margins.palette`; None takes any that is free.
     grid : callable
         Takes the data's `Shape` and whether few values will do; returns the values to try of each parameter.
     linear, rbf : Reach, optional
-        How far a comparison runs it with a linear and with the RBF kernel; None if it has no such form.
+        Up to which size a comparison runs it with a linear and with the RBF kernel; None if it has no such form.
     fixed : dict
         Parameters that are not searched.
     search : str
         Name of the class, in the same module, that searches its grids with shared work; empty if there is none.
     aliases : tuple of str
         Other names for it in the papers.
+    registered : type, optional
+        The class itself, if it was given to :func:`register`.
     """
 
     name: str
@@ -109,65 +115,70 @@ class Classifier:
     key: str
     label: str
     about: str
-    style: tuple[str, str]
+    style: tuple[str, str] | None
     grid: Callable[[Shape, bool], dict[str, tuple]]
     linear: Reach | None = None
     rbf: Reach | None = None
     fixed: Mapping[str, Any] = field(default_factory=dict)
     search: str = ""
     aliases: tuple[str, ...] = ()
+    registered: type | None = None
 
     @property
-    def ours(self) -> bool:
-        """Whether it is one of this library's."""
-        return self.module.startswith("margindist.")
+    def rival(self) -> bool:
+        """Whether it is one of scikit-learn's, there to be compared with."""
+        return self.module.startswith("sklearn.")
+
+    @property
+    def home(self) -> str:
+        """The module to import it from."""
+        return "margindist" if self.module.startswith("margindist.") else self.module
+
+    def load(self) -> type:
+        """Return the class; it is imported when it is first asked for."""
+        return self.registered or getattr(import_module(self.module), self.name)
 
     def methods(self) -> "list[Method]":
         """Return its forms in a comparison: linear, with the RBF kernel, both or neither."""
-        home = f"{'margindist' if self.ours else self.module}:{self.name}"
-        found = []
-        if self.linear is not None:
-            found.append(Method(self.key, self.label, home, self.about, False, self.grid, self.fixed, self.linear))
-        if self.rbf is not None:
-            key = f"{self.key}-rbf" if self.ours else self.key
-            fixed = {"kernel": "rbf", **self.fixed}
-            grid = _with_gamma(self.grid)
-            found.append(Method(key, f"{self.label} (RBF)", home, self.about, True, grid, fixed, self.rbf))
-        return found
+        forms = ((self.linear, False), (self.rbf, True))
+        return [Method(self, kernel, reach) for reach, kernel in forms if reach is not None]
 
 
-@dataclass(frozen=True)
-class Method:
-    """A classifier in one form, with the parameters it tries.
+class Method(NamedTuple):
+    """A classifier in one form.
 
     Parameters
     ----------
-    key : str
-        Its name on the command line.
-    label : str
-        Its name in tables.
-    home : str
-        Module and class of the estimator, ``"module:Class"``.
-    about : str
-        One clause on what it does.
+    classifier : Classifier
     kernel : bool
         Whether it uses the RBF kernel.
-    grid : callable
-        Takes the data's `Shape` and whether few values will do; returns the values to try of each parameter.
-    fixed : dict
-        Parameters that are not searched.
     reach : Reach
-        How far it runs without being asked for.
+        Up to which size it runs without being asked for.
     """
 
-    key: str
-    label: str
-    home: str
-    about: str
+    classifier: Classifier
     kernel: bool
-    grid: Callable[[Shape, bool], dict[str, tuple]]
-    fixed: Mapping[str, Any] = field(default_factory=dict)
-    reach: Reach = field(default_factory=Reach)
+    reach: Reach
+
+    @property
+    def key(self) -> str:
+        """Its name on the command line."""
+        return f"{self.classifier.key}-rbf" if self.kernel and not self.classifier.rival else self.classifier.key
+
+    @property
+    def family(self) -> str:
+        """The label without the kernel; it decides colour and line."""
+        return self.classifier.label
+
+    @property
+    def label(self) -> str:
+        """Its name in tables."""
+        return f"{self.family} (RBF)" if self.kernel else self.family
+
+    @property
+    def about(self) -> str:
+        """One clause on what it does."""
+        return self.classifier.about
 
     @property
     def default(self) -> bool:
@@ -175,31 +186,35 @@ class Method:
         return self.reach.default
 
     @property
-    def cost(self) -> int:
-        """Rank by expected time."""
-        return self.reach.cost
+    def fixed(self) -> dict[str, Any]:
+        """Parameters that are not searched."""
+        return {"kernel": "rbf", **self.classifier.fixed} if self.kernel else dict(self.classifier.fixed)
 
-    @property
-    def family(self) -> str:
-        """The label without the kernel; it decides colour and line."""
-        return self.label.removesuffix(" (RBF)")
+    def grid(self, shape: Shape, few: bool) -> dict[str, tuple]:
+        """Return the values to try of each parameter, for data of this shape."""
+        values = self.classifier.grid(shape, few)
+        if self.kernel:
+            values = {**values, "gamma": shape.gammas[:2] if few else shape.gammas}
+        return values
 
     def estimator(self, seed: int, **parameters: Any) -> "BaseEstimator":
         """Return the classifier, not fitted, with the seed where it takes one."""
-        made = self._class()(**{**self.fixed, **parameters})
-        return made.set_params(random_state=seed) if "random_state" in made.get_params(deep=False) else made
+        return self.classifier.load()(**self._given(seed, parameters))
 
     def code(self, seed: int, parameters: Mapping[str, Any]) -> tuple[str, str]:
         """Return Python that imports the class, and Python that makes the classifier."""
-        module, name = self.home.split(":")
-        given = {**self.fixed, **parameters}
-        if "random_state" in self._class()().get_params(deep=False):
-            given["random_state"] = seed
-        return f"from {module} import {name}", f"{name}({', '.join(f'{k}={v!r}' for k, v in given.items())})"
+        name = self.classifier.name
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self._given(seed, parameters).items())
+        return f"from {self.classifier.home} import {name}", f"{name}({arguments})"
 
-    def _class(self):
-        module, name = self.home.split(":")
-        return getattr(import_module(module), name)
+    def _given(self, seed, parameters):
+        given = {**self.fixed, **parameters}
+        if "random_state" in signature(self.classifier.load()).parameters:
+            given["random_state"] = seed
+        return given
+
+
+# ---------------------------------------------------------------------- grids
 
 
 def _none(shape, few):
@@ -241,16 +256,9 @@ def _soft_margin(shape, few):
     return {"soft_margin": (0.1, 1.0) if few else (0.01, 0.1, 1.0, 10.0)}
 
 
-def _with_gamma(grid):
-    def wider(shape, few):
-        return {**grid(shape, few), "gamma": shape.gammas[:2] if few else shape.gammas}
-
-    return wider
-
-
 _ONLINE = {"max_iter": 100}  # shuffled passes; most fits converge before, on scaled features
 
-CLASSIFIERS: tuple[Classifier, ...] = (
+_DECLARED = (
     Classifier(
         "LinearSVC", "sklearn.svm", "linearsvc", "LinearSVC", "scikit-learn's linear SVM", ("grey", "long"), _price,
         Reach(cost=1), fixed={"dual": "auto"},
@@ -334,12 +342,148 @@ CLASSIFIERS: tuple[Classifier, ...] = (
     ),
 )  # fmt: skip
 
-OURS: dict[str, Classifier] = {one.name: one for one in reversed(CLASSIFIERS) if one.ours}
-METHODS: tuple[Method, ...] = tuple(
-    sorted((method for one in CLASSIFIERS for method in one.methods()), key=lambda method: method.kernel)
-)
-BY_KEY: dict[str, Method] = {method.key: method for method in METHODS}
+CLASSIFIERS: list[Classifier] = []  # in the order of tables
+OURS: dict[str, Classifier] = {}  # all but scikit-learn's, by the name of the class; model files hold no others
+METHODS: list[Method] = []  # linear ones first
+BY_KEY: dict[str, Method] = {}
 BASELINES = ("linearsvc", "svc", "logistic")
+
+
+def _add(classifier):
+    CLASSIFIERS.append(classifier)
+    if not classifier.rival:
+        OURS.setdefault(classifier.name, classifier)  # of two that share a class, the first stands for it
+    METHODS.extend(classifier.methods())
+    METHODS.sort(key=lambda method: method.kernel)
+    BY_KEY.update((method.key, method) for method in classifier.methods())
+
+
+def _remove(classifier):
+    CLASSIFIERS.remove(classifier)
+    del OURS[classifier.name]
+    for method in classifier.methods():
+        METHODS.remove(method)
+        del BY_KEY[method.key]
+
+
+for _classifier in _DECLARED:
+    _add(_classifier)
+
+
+def register(
+    kind: type,
+    *,
+    key: str,
+    label: str,
+    about: str = "",
+    style: tuple[str, str] | None = None,
+    grid: Callable[[Shape, bool], dict[str, tuple]] = _none,
+    linear: Reach | None = None,
+    rbf: Reach | None = None,
+    fixed: Mapping[str, Any] | None = None,
+) -> Classifier:
+    """Make a classifier from outside the package known: ``compare`` runs it, model files and ONNX take it.
+
+    A model file loads in a process that has registered the class, and in no other. The class must predict like the
+    classifiers here, by ``coef_`` and ``intercept_`` or by ``dual_coef_``, ``support_`` and ``kernel_``, which those
+    that derive from ``margindist.estimators._base.MarginClassifier`` do. Registered again, it takes the place of what
+    went by its name before.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the classifier.
+    key, label, about, style, grid, linear, rbf, fixed
+        As in :class:`Classifier`.
+
+    Returns
+    -------
+    Classifier
+    """
+    classifier = Classifier(
+        kind.__name__, kind.__module__, key, label, about, style, grid, linear, rbf, fixed or {}, registered=kind
+    )
+    before = OURS.get(classifier.name)
+    others = [method.key for method in METHODS if method.classifier is not before]
+    taken = [method.key for method in classifier.methods() if method.key in others]
+    if before is not None and before.registered is None:
+        taken.append(classifier.name)
+    if taken:
+        raise ValueError(f"register: {taken[0]!r} is the name of another classifier; choose another one.")
+    if before is not None:
+        _remove(before)
+    _add(classifier)
+    return classifier
+
+
+# ---------------------------------------------------------------------- searching and choosing
+
+
+def search(
+    estimator: "BaseEstimator",
+    grid: Mapping[str, Sequence[Any]],
+    *,
+    folds: int = 5,
+    seed: int | None = None,
+    scoring: str | None = None,
+    shared: bool = False,
+) -> "BaseEstimator":
+    """Return the estimator that chooses from the grid by cross-validation, not yet fitted.
+
+    It has ``best_params_``, ``best_estimator_`` and ``cv_results_`` as `GridSearchCV` has them: one of this library's
+    own, such as `LDMClassifierCV`, where it takes every parameter of the grid, else `SharedSearch` or `GridSearchCV`.
+
+    Parameters
+    ----------
+    estimator : classifier
+        Its own parameters hold where the grid says nothing.
+    grid : dict of sequences
+    folds : int
+    seed : int, optional
+        Of the folds, which are stratified and shuffled.
+    scoring : str, optional
+        As scikit-learn takes it; accuracy if None.
+    shared : bool
+        Whether `SharedSearch` stands for `GridSearchCV` where accuracy is the score: quicker with kernels, but an error
+        in one fit ends it.
+    """
+    from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+    from margindist.estimators._search import SharedSearch
+
+    folded = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    declared = OURS.get(type(estimator).__name__)
+    if declared is not None and declared.search:
+        kind = getattr(import_module(declared.module), declared.search)
+        parameters = _search_parameters(kind, estimator, grid)
+        if parameters is not None:
+            return kind(**parameters, cv=folded, scoring=scoring)
+    if shared and scoring in (None, "accuracy"):
+        return SharedSearch(estimator, grid, folded)
+    return GridSearchCV(estimator, dict(grid), cv=folded, scoring=scoring)
+
+
+def _search_parameters(kind, estimator, grid):
+    """Return what makes a search of this kind equal to one over the grid, or None if it cannot be.
+
+    The search takes the values of ``C`` as ``Cs``, and so on. A parameter that it does not know must have its default
+    value, where it changes nothing.
+    """
+    known = signature(kind).parameters
+    defaults = signature(type(estimator)).parameters
+    if any(f"{name}s" not in known for name in grid):
+        return None
+    parameters = {f"{name}s": values for name, values in grid.items()}
+    for name, value in estimator.get_params(deep=False).items():
+        if name in grid:
+            continue
+        if name in known:
+            parameters[name] = value
+        elif value != defaults[name].default:
+            return None
+        elif f"{name}s" in known:
+            parameters[f"{name}s"] = [value]
+    return parameters
 
 
 class Choice(NamedTuple):
@@ -372,7 +516,7 @@ def choose(wanted: Sequence[str] | None, shape: Shape) -> Choice:
                 kept.append(BY_KEY[key])
             elif key not in keys:
                 left_out[BY_KEY[key].label] = reason
-    return Choice(tuple(sorted(kept, key=lambda method: method.cost)), left_out)
+    return Choice(tuple(sorted(kept, key=lambda method: method.reach.cost)), left_out)
 
 
 def _expand(wanted):
@@ -409,12 +553,13 @@ class UnknownMethod(ValueError):
 
 
 def _reason_against(method, shape):
+    """Return why a method does not run on data of this shape unless it is asked for, or None if it does."""
     if not method.default:
         return "runs only when asked for by name (--methods)."
-    problem = shape.rows * (shape.classes if shape.classes > 2 else 1)
-    if problem > method.reach.rows:
-        times = f" times {shape.classes} classes" if shape.classes > 2 else ""
-        return f"would take long with {shape.rows:,} rows{times}; runs unasked up to {method.reach.rows:,}."
+    n_problems = shape.classes if shape.classes > 2 else 1
+    times = f" times {n_problems} classes" if n_problems > 1 else ""
+    if shape.rows * n_problems > method.reach.rows:
+        return f"would take long with {shape.rows:,} rows{times}; by default it runs up to {method.reach.rows:,}."
     if shape.columns > method.reach.columns:
-        return f"would take long with {shape.columns:,} columns; runs unasked up to {method.reach.columns:,}."
+        return f"would take long with {shape.columns:,} columns; by default it runs up to {method.reach.columns:,}."
     return None

@@ -13,8 +13,8 @@ import scipy.sparse as sp
 from sklearn.base import BaseEstimator
 from sklearn.preprocessing import LabelBinarizer
 
-import margindist
 from margindist.kernels import Kernel
+from margindist.methods import OURS
 
 __all__ = ["SchemaError", "check_fitted", "check_parameters", "class_named", "complete", "schema_of"]
 
@@ -27,8 +27,10 @@ class SchemaError(ValueError):
 
 
 def class_named(name):
-    """Return the class of that name if it has a schema, else None."""
-    return getattr(import_module(_HOMES[name]), name) if name in _HOMES else None
+    """Return the class of that name if it has a schema or is a classifier that is declared, else None."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    return OURS[name].load() if name in OURS else None
 
 
 def schema_of(model):
@@ -37,16 +39,16 @@ def schema_of(model):
     if name == "SVC":
         found = _SVC_PRECOMPUTED if kernel == "precomputed" else _SVC
         return found | (_PROBABILITIES if model.probability is True else _NO_PROBABILITIES)
-    if _HOMES[name] == "margindist" and name != "ECOCClassifier":
-        return {"linear": _LINEAR, "precomputed": _PRECOMPUTED}.get(kernel, _KERNEL)
-    return _SCHEMAS[f"{_HOMES[name]}.{name}"]
+    if name in _HOMES:
+        return _SCHEMAS[f"{_HOMES[name]}.{name}"]
+    return {"linear": _LINEAR, "precomputed": _PRECOMPUTED}.get(kernel, _KERNEL)
 
 
 def check_parameters(model):
     """Raise an error if a parameter is out of its range."""
     name = type(model).__name__
     try:
-        if _HOMES[name] == "margindist":
+        if hasattr(model, "_check_parameters"):
             model._check_parameters()
         elif hasattr(model, "_parameter_constraints"):
             model._validate_params()
@@ -307,9 +309,7 @@ _SCHEMAS = {
     "sklearn.compose.make_column_selector": {},
     "sklearn.svm.SVC": _SVC,
 }
-_MARGIN_CLASSIFIERS = [name for name in margindist.__all__ if name.endswith("Classifier")]
-_HOMES = dict.fromkeys(_MARGIN_CLASSIFIERS, "margindist")
-_HOMES |= {path.rpartition(".")[2]: path.rpartition(".")[0] for path in _SCHEMAS}
+_HOMES = {path.rpartition(".")[2]: path.rpartition(".")[0] for path in _SCHEMAS}
 
 
 # ---------------------------------------------------------------------- what follows from other attributes

@@ -35,6 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 import margindist
 from margindist.estimators._base import MarginClassifier
 from margindist.estimators.reductions import ECOCClassifier
+from margindist.methods import OURS
 
 if TYPE_CHECKING:
     import onnx
@@ -274,7 +275,8 @@ def _scores(graph, model, value):
         return _scores(graph, model.steps[-1][1], value)
     if isinstance(model, ECOCClassifier):
         return _code_scores(graph, model, value)
-    if not isinstance(model, (MarginClassifier, *_LINEAR)):
+    declared = OURS.get(type(model).__name__)
+    if not isinstance(model, (MarginClassifier, *_LINEAR)) and declared is None:
         raise ValueError(
             f"to_onnx: {type(model).__name__} cannot be exported; the classifier must be one of this library's, "
             f"LinearSVC, LogisticRegression or RidgeClassifier."

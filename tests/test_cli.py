@@ -4,6 +4,7 @@ import csv
 import json
 import os
 import random
+import re
 import signal
 import sqlite3
 import subprocess
@@ -19,10 +20,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import make_classification
 
-from margindist.cli.app import run
-from margindist.cli.terminal import Duration, ProgressLine, clock
+from margindist.cli.app import Duration, ProgressLine, run
 from margindist.runs.runner import Progress
 from margindist.runs.store import Cell, Result, Store
+from margindist.runs.wording import duration
 
 ROOT = Path(__file__).parent.parent
 FAST = ["--methods", "mamc,lssvm", "--splits", "3", "--quick"]
@@ -306,21 +307,23 @@ def test_without_the_extra_it_says_what_to_install():
 
 def test_durations():
     assert [Duration().convert(text, None, None) for text in ("90", "90s", "1.5m", "2H")] == [90, 90, 90, 7200]
-    assert [clock(seconds) for seconds in (7, 750, 3900)] == ["0:07", "12:30", "1:05:00"]
+    times = [duration(seconds) for seconds in (0, 3e-5, 0.9996, 7, 750, 5400, 5e6)]
+    assert times == ["0 s", "30 µs", "1000 ms", "7 s", "12.5 min", "1.5 h", "1390 h"]
 
 
-def test_the_bar_of_a_terminal_is_one_line(monkeypatch, capsys):
+@pytest.mark.parametrize("columns", [80, 50])
+def test_the_bar_of_a_terminal_is_one_line(monkeypatch, capsys, columns):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size((60, 20)))
-    monkeypatch.setattr(sys.stderr, "fileno", lambda: 2, raising=False)
-    line = ProgressLine({"ldm": "LDM"})
+    monkeypatch.setenv("COLUMNS", str(columns))
+    line = ProgressLine({"logistic": "LogisticRegression"})
     line(Progress(0, 4, None, None))
-    line._last = 0.0
-    line(Progress(2, 4, 75.0, Result(Cell("e", "d", "ldm", 0))))
+    line(Progress(2, 4, 75.0, Result(Cell("e", "d", "logistic", 0))))
     line.close()
     shown = capsys.readouterr().err
-    assert "\n" not in shown and shown.endswith("\r")
-    assert "[############............] 2/4, about 1:15 left, LDM" in shown
+    assert "[........................] 0/4" in shown
+    assert "[############............] 2/4, about 75 s left, LogisticRegression"[: columns - 2] in shown
+    assert shown.count("\n") == 1 and shown.endswith("\n")
+    assert max(map(len, re.sub("\x1b[^a-z]*[a-z]", "", shown).split("\r"))) <= columns
 
 
 # ---------------------------------------------------------------------- killed and interrupted

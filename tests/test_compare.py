@@ -15,7 +15,7 @@ from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, Strat
 from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import LinearSVC
 
-from margindist.compare.comparison import Comparison, Plan, compare, train
+from margindist.compare import Comparison, Plan, compare, train
 from margindist.compare.report import code, repeat_code
 from margindist.methods import BASELINES, BY_KEY, METHODS, Shape, choose
 from margindist.runs.statistics import corrected_resampled_t, holm
@@ -226,10 +226,10 @@ def test_grids_fit_their_estimators(method, few):
 def test_methods_are_chosen_by_size_and_the_reason_is_said():
     small = choose(None, Shape(500, 10, 2, False, 1.0))
     assert {method.key for method in small.methods} == {method.key for method in METHODS if method.default}
-    assert [method.cost for method in small.methods] == sorted(method.cost for method in small.methods)
+    assert [method.reach.cost for method in small.methods] == sorted(method.reach.cost for method in small.methods)
     large = choose(None, Shape(300_000, 10, 2, False, 1.0))
     assert "ldm" in {method.key for method in large.methods} and "svc" not in {m.key for m in large.methods}
-    assert large.left_out["SVC (RBF)"] == "would take long with 300,000 rows; runs unasked up to 40,000."
+    assert large.left_out["SVC (RBF)"] == "would take long with 300,000 rows; by default it runs up to 40,000."
     classes = choose(None, Shape(3_000, 10, 5, False, 1.0)).left_out["LDM (RBF)"]
     assert classes.startswith("would take long with 3,000 rows times 5 classes")
     named = choose(["LDM", " odm "], Shape(500, 10, 2, False, 1.0))

@@ -18,6 +18,7 @@ import margindist
 import margindist.compare
 import margindist.datasets
 import margindist.margins
+import margindist.methods
 import margindist.models
 import margindist.papers.reproduce
 
@@ -28,6 +29,7 @@ MODULES = (
     margindist.margins,
     margindist.datasets,
     margindist.compare,
+    margindist.methods,
     margindist.papers.reproduce,
     margindist.models,
 )

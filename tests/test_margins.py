@@ -38,7 +38,7 @@ from margindist.margins import (
     multiclass_bound,
     update_bound,
 )
-from margindist.margins.palette import _STYLES, COLOURS, LINES
+from margindist.margins.palette import COLOURS, LINES, _declared_styles
 from margindist.methods import CLASSIFIERS
 
 LINEAR = [LDMClassifier(), LinearSVC(), LogisticRegression(), RidgeClassifier(), SGDClassifier(random_state=0)]
@@ -470,10 +470,10 @@ def test_what_a_paper_compares_differs_in_print_without_colour(paper):
 
 
 def test_unknown_names_get_free_styles():
-    names = [f"method {k}" for k in range(len(COLOURS) * len(LINES) - len(set(_STYLES.values())))]
+    names = [f"method {k}" for k in range(len(COLOURS) * len(LINES) - len(set(_declared_styles().values())))]
     styles = method_styles(names)
     assert len(set(styles)) == len(names)
-    assert not set(styles) & set(_STYLES.values())
+    assert not set(styles) & set(_declared_styles().values())
     assert method_styles(["mine"]) == method_styles(["LDM", "mine"])[1:]
 
 

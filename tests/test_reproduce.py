@@ -20,6 +20,7 @@ from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, LDMClassifi
 from margindist.cli.reproduce import reproduce as command
 from margindist.datasets import load
 from margindist.estimators._search import SharedSearch
+from margindist.methods import search
 from margindist.papers import protocol
 from margindist.papers.claims import disagreements, duel, verdicts
 from margindist.papers.declarations import experiments
@@ -36,7 +37,6 @@ from margindist.papers.reproduce import (
     select,
 )
 from margindist.runs.runner import CannotRun
-from margindist.runs.search import search
 from margindist.runs.store import Cell, Result, Store
 
 
@@ -502,7 +502,7 @@ def test_the_command_lists_runs_and_reports(tmp_path):
     again = call(["ldm-table-2", "--only", "wdbc/mamc", "--splits", "2", "--jobs", "1", "-o", str(tmp_path)])
     assert "0 cells done" in again.output
     assert call(["nonsense"]).exit_code == 2
-    assert "2      0      0" in overview(
+    assert "2       0       0" in overview(
         select(["ldm-table-2"]), tmp_path / "results.sqlite", only=["wdbc/mamc"], splits=2
     )
 

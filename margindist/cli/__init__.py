@@ -1,15 +1,16 @@
 """The command line: ``margindist``, or ``python -m margindist``."""
 
+import os
 import signal
 import sys
 
-from margindist.runs.interrupts import leave_at_once
+INTERRUPTED = 130
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored, as in the background
-        signal.signal(signal.SIGINT, leave_at_once)
+        signal.signal(signal.SIGINT, _leave_at_once)
     try:
         import click  # noqa: F401
         import jinja2  # noqa: F401
@@ -21,3 +22,13 @@ def main(arguments: list[str] | None = None) -> None:
     code = run(arguments)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the last moment would show where Python stands
     sys.exit(code)
+
+
+def _leave_at_once(*_):
+    """Answer Ctrl-C where there is nothing to finish: one sentence, and the process ends.
+
+    An exception raised in the middle of an import may be swallowed there, or be shown with its traceback. A run of many
+    fits answers Ctrl-C itself while it lasts.
+    """
+    os.write(2, b"margindist: interrupted.\n")
+    os._exit(INTERRUPTED)

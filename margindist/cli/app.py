@@ -2,16 +2,19 @@
 
 import os
 import shlex
+import shutil
 import sys
 import traceback
 import warnings
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 
 import click
 
-from margindist.runs.interrupts import INTERRUPTED
+from margindist.cli import INTERRUPTED
+from margindist.files import write_whole
 
 # Where a command is made, and what it does: --help needs no more, so it is quick.
 _COMMANDS = {
@@ -23,6 +26,7 @@ _COMMANDS = {
     "reproduce": ("margindist.cli.reproduce:reproduce", "Run the papers' tables and figures again."),
     "completion": ("margindist.cli.app:completion", "Print the script that completes commands in your shell."),
 }
+_BAR_WIDTH = 24
 _EXAMPLES = """
 \b
 Examples:
@@ -161,3 +165,113 @@ def _complain(message, state):
     if state["debug"] and sys.exc_info()[0] is not None:
         traceback.print_exc()
     click.echo(f"margindist: {' '.join(message.split())}", err=True)
+
+
+# ---------------------------------------------------------------------- what commands share
+
+
+class ProgressLine:
+    """A bar on a terminal; elsewhere a plain line now and then.
+
+    The bar is click's, which the command line needs anyway. How long it will take is our own estimate: click's takes
+    all steps to be alike, but methods are not.
+    """
+
+    def __init__(self, labels):
+        self._labels = labels
+        self._shown = -1.0
+        self._bar = None
+        if sys.stderr.isatty():
+            self._bar = click.progressbar(
+                length=1, width=_BAR_WIDTH, update_min_steps=0, fill_char="#", empty_char=".", info_sep="",
+                bar_template="[%(bar)s] %(info)s", show_pos=True, show_eta=False, item_show_func=self._describe,
+                file=sys.stderr,
+            )  # fmt: skip
+
+    def __call__(self, progress):
+        """Show where a run stands."""
+        if self._bar is not None:
+            self._bar.length = progress.total
+            self._bar.update(progress.finished - self._bar.pos, progress)
+            return
+        share = progress.finished / max(1, progress.total)
+        if share - self._shown >= 0.1 or progress.finished == progress.total:
+            self._shown = share
+            click.echo(f"{progress.finished} of {progress.total} done{progress.time_left}", err=True)
+
+    def _describe(self, progress):
+        if progress is None or progress.last is None:
+            return None
+        text = f"{progress.time_left}, {self._labels.get(progress.last.cell.method, '')}"
+        before = len(f"[{'.' * _BAR_WIDTH}] {progress.finished}/{progress.total}")
+        room = shutil.get_terminal_size().columns - 1 - before  # click lets longer lines break
+        return text[: max(room, 0)]
+
+    def close(self):
+        """Leave the line to what follows."""
+        if self._bar is not None:
+            self._bar.render_finish()
+
+
+def check_outputs(outputs, inputs=()):
+    """Refuse what hours of work must not end with: a folder that is not there, an input overwritten, a place twice."""
+    taken = {Path(path).resolve() for path in inputs if os.path.isfile(path)}
+    for path in outputs:
+        if path is None:
+            continue
+        place = path if str(path) == "-" else Path(path).resolve()
+        if place in taken:
+            raise click.UsageError(f"{path} is read, or written to, already; name another place for what is written.")
+        taken.add(place)
+        if place != "-" and not place.parent.is_dir():
+            raise OSError(f"{path}: its folder does not exist; make it first, or name another place.")
+
+
+def write(path, content):
+    """Write text or bytes to a file at once; "-" is the standard output."""
+    if str(path) == "-":
+        click.echo(content, nl=False)
+        return
+    try:
+        write_whole(path, content)
+    except OSError as error:
+        raise OSError(f"{path}: cannot be written ({error.strerror}); name another place.") from None
+
+
+class Duration(click.ParamType):
+    """Seconds, or a number with s, m or h."""
+
+    name = "time"
+    _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0}
+
+    def convert(self, value, parameter, ctx):
+        """Return seconds."""
+        if isinstance(value, float):
+            return value
+        text = value.strip().lower()
+        unit = self._UNITS.get(text[-1:], None)
+        try:
+            seconds = float(text[:-1] if unit else text) * (unit or 1.0)
+        except ValueError:
+            seconds = -1.0
+        if not 0.0 < seconds < 1e9:
+            self.fail(f"{value!r} is no time; write seconds, or a number with s, m or h, such as 90s, 5m or 1.5h.")
+        return seconds
+
+
+def complete_data(ctx, parameter, incomplete):
+    """Complete names of data sets, beside files."""
+    from click.shell_completion import CompletionItem
+
+    from margindist.datasets import catalogue
+
+    names = [entry.name for entry in catalogue() if entry.name.startswith(incomplete)]
+    return [*map(CompletionItem, names), CompletionItem(incomplete, type="file")]
+
+
+def complete_methods(ctx, parameter, incomplete):
+    """Complete the last of several methods with commas between."""
+    from margindist.methods import BY_KEY
+
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{key}" for key in (*BY_KEY, "linear", "rbf", "all") if key.startswith(last)]

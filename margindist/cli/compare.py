@@ -8,8 +8,16 @@ from pathlib import Path
 
 import click
 
-from margindist.cli.app import INTERRUPTED, debug_option
-from margindist.cli.terminal import Duration, ProgressLine, check_outputs, complete_data, complete_methods, write
+from margindist.cli import INTERRUPTED
+from margindist.cli.app import (
+    Duration,
+    ProgressLine,
+    check_outputs,
+    complete_data,
+    complete_methods,
+    debug_option,
+    write,
+)
 
 _EPILOG = """
 \b
@@ -76,7 +84,7 @@ def compare(
     chooses its parameters by cross-validation within each training part. You get a ranked table and a report, one HTML
     file that can be mailed.
     """
-    from margindist.compare.comparison import compare, default_store
+    from margindist.compare.nested import compare, default_store
     from margindist.methods import BY_KEY
 
     output = output or Path(f"{_stem(data)}.html")
@@ -140,7 +148,7 @@ def _show(comparison, to_stderr):
 
 
 def _csv(comparison):
-    from margindist.compare.comparison import ComparisonRow
+    from margindist.compare import ComparisonRow
 
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -21,6 +21,7 @@ Examples:
 def datasets(here, data_dir):
     """List the data sets that go by a name, and whether they are here."""
     from margindist.datasets import catalogue, status
+    from margindist.runs.wording import aligned
 
     entries = {entry.name: entry for entry in catalogue()}
     lines = [("name", "rows", "columns", "classes", "", "")]
@@ -29,11 +30,7 @@ def datasets(here, data_dir):
             entry = entries[row.name]
             shape = [entry.rows, entry.features, entry.classes]
             lines.append((row.name, *("?" if n is None else f"{n}" for n in shape), row.state, row.reason))
-    widths = [max(len(line[k]) for line in lines) for k in range(5)]
-    for line in lines:
-        name, *numbers, state, reason = line
-        cells = [name.ljust(widths[0]), *(n.rjust(w) for n, w in zip(numbers, widths[1:4])), state.ljust(widths[4])]
-        click.echo("  ".join([*cells, reason]).rstrip())
+    click.echo(aligned(lines, left=(0, 4, 5)))
     if not here:
         click.echo(
             "Put files that you get yourself into the folder that MARGINDIST_DATA names, as NAME.npz (or .svm, .csv, "

@@ -9,8 +9,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from margindist.cli.app import debug_option
-from margindist.cli.terminal import check_outputs, complete_data, complete_methods, write
+from margindist.cli.app import check_outputs, complete_data, complete_methods, debug_option, write
 
 _TABLES = (".csv", ".txt", ".parquet")
 
@@ -52,6 +51,7 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
     """
     from margindist.compare import train
     from margindist.models import save_model
+    from margindist.runs.wording import setting
 
     check_outputs([output], [data])
     start = time.perf_counter()
@@ -66,9 +66,7 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
     )  # fmt: skip
     for note in [*dataset.notes, *trained.notes]:
         click.echo(note)
-    chosen = ", ".join(f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}"
-                       for name, value in trained.parameters.items())  # fmt: skip
-    click.echo(f"{trained.label} with {chosen or 'no parameters to choose'}.")
+    click.echo(f"{trained.label} with {setting(trained.parameters)}.")
     if trained.inner_score is not None:
         click.echo(
             f"Accuracy in the search's cross-validation: {trained.inner_score:.3f} (compare gives an honest one)."

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from margindist.cli.app import INTERRUPTED, debug_option
-from margindist.cli.terminal import Duration
+from margindist.cli import INTERRUPTED
+from margindist.cli.app import Duration, debug_option
 
 _PATIENCE = 10  # seconds for a cluster to answer
 _EPILOG = """

@@ -1,39 +1,80 @@
-"""Which method serves these data, and is the difference real? A plan, its cells, and what their results say.
+"""What the results of a comparison say: the ranked table, tests of significance, the answer in a few sentences."""
 
-Every method gets the same splits (repeated stratified folds). In each of them the encoder (scaling, imputation, one-hot
-columns) learns from the training part alone, the method chooses its parameters there by an inner cross-validation, and
-the fit with these parameters is scored on the test part. Methods are held against the best one, and against the
-support vector machine of their own kind, by the corrected resampled t-test (Nadeau and Bengio, 2003), with Holm's
-adjustment for the number of tests.
-
-Margins have no unit; to be comparable between methods they are divided by the root mean square of the method's training
-margins. Then the mean square on the training part is 1: a mean near 1 means that all margins are nearly equal.
-"""
-
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numpy.typing import ArrayLike
-from sklearn.model_selection import GridSearchCV
-from sklearn.pipeline import Pipeline
+import numpy as np
 
-from margindist.compare.evaluate import Evaluate, plain
-from margindist.compare.plan import Plan, class_counts, find_data, make_plan, named_table, shape_of
-from margindist.compare.ranking import ComparisonRow, answer_of, comparable_splits, ranked, table_as_text
-from margindist.datasets import Dataset, encoder, encoding_notes
-from margindist.methods import BY_KEY, UnknownMethod
-from margindist.runs.runner import Progress, run
-from margindist.runs.search import search
+from margindist.methods import BY_KEY
+from margindist.runs.statistics import corrected_resampled_t, holm
 from margindist.runs.store import Result, Store
+from margindist.runs.wording import aligned, duration
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Comparison", "ComparisonRow", "Plan", "Trained", "compare", "train"]
+    from margindist.compare.nested import Plan
+
+LEVEL = 0.05
+FEWEST_TESTED = 5  # two or three splits often differ by exactly the same, which a t-test takes for certainty
+_SIGNS = {"": "  ", "tie": "  ", "win": " +", "loss": " -"}
+
+
+class ComparisonRow(NamedTuple):
+    """A method's line in the table.
+
+    Parameters
+    ----------
+    rank : int
+    method : str
+        Its key.
+    label : str
+    kernel : bool
+    splits : int
+        How many splits the figures are means over.
+    accuracy, accuracy_std : float
+        Mean and standard deviation over the splits; the latter None for one split.
+    balanced_accuracy, balanced_accuracy_std : float
+    margin_mean, margin_variance : float
+        Of the normalised margins of the test parts.
+    geometric_margin : float or None
+        Mean distance to the boundary, in the space where the method is linear; None if it has no weight vector.
+    fit_seconds, predict_seconds : float
+        Processor time of one fit with chosen parameters, and of the prediction of one test part.
+    p_best : float or None
+        Adjusted probability of such a difference from the best method by chance; None for the best itself.
+    verdict_best : str
+        ``"tie"`` or ``"loss"`` against it, or an empty string; a method that failed on some splits may ``"win"`` on the
+        others.
+    p_svm : float or None
+        The same against the support vector machine of the same kind.
+    against_svm : str
+        Which machine that is, or an empty string.
+    verdict_svm : str
+        ``"win"``, ``"tie"`` or ``"loss"`` against it, or an empty string.
+    """
+
+    rank: int
+    method: str
+    label: str
+    kernel: bool
+    splits: int
+    accuracy: float
+    accuracy_std: float | None
+    balanced_accuracy: float
+    balanced_accuracy_std: float | None
+    margin_mean: float
+    margin_variance: float
+    geometric_margin: float | None
+    fit_seconds: float
+    predict_seconds: float
+    p_best: float | None
+    verdict_best: str
+    p_svm: float | None
+    against_svm: str
+    verdict_svm: str
 
 
 class Comparison:
@@ -51,13 +92,13 @@ class Comparison:
         Why it ended before the end, if it did.
     """
 
-    def __init__(self, plan: Plan, about: Mapping[str, Any], results: Sequence[Result], stopped: str | None = None):
+    def __init__(self, plan: "Plan", about: Mapping[str, Any], results: Sequence[Result], stopped: str | None = None):
         self.plan = plan
         self.about = about
         self.results = list(results)
         self.stopped = stopped
-        self._splits = comparable_splits(plan, self.results)
-        self.rows = ranked(plan, self.done)
+        self._splits = _comparable_splits(self.results)
+        self.rows = _ranked(plan, self.done)
 
     @classmethod
     def from_store(cls, path: str | os.PathLike) -> "Comparison":
@@ -68,11 +109,14 @@ class Comparison:
         path : str or path
             File of the store.
         """
+        from margindist.compare.nested import Plan  # which imports this module
+
         with Store(path) as store:
             latest = store.note("compare")
             if latest is None:
                 raise ValueError(f"{path}: holds no comparison.")
-            return cls(Plan(**latest["plan"]), latest["about"], store.results(Plan(**latest["plan"]).experiment))
+            plan = Plan(**latest["plan"])
+            return cls(plan, latest["about"], store.results(plan.experiment))
 
     @property
     def done(self) -> dict[str, list[Result]]:
@@ -124,12 +168,25 @@ class Comparison:
 
     def answer(self) -> list[str]:
         """Return the answer in a few sentences: which method, and whether the difference is real."""
-        return answer_of(self)
+        if not self.rows:
+            return ["Nothing is finished yet, so there is nothing to compare."]
+        best = self.rows[0]
+        sentences = [*_first_sentences(self.rows, self.about["classes"].values())]
+        if len(self.rows) == 1:
+            return sentences
+        if best.splits < FEWEST_TESTED:
+            few = f"{best.splits} split{'s are' if best.splits > 1 else ' is'} too few"
+            sentences.append(f"Whether the differences are real cannot be said: {few}, take {FEWEST_TESTED} or more.")
+            return sentences
+        sentences.append(_difference_sentence(self.rows))
+        sentences += _svm_sentence(self.rows)
+        sentences += _quickest_sentence(self.rows)
+        return sentences
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as JSON has it: plan, data, answer, table, and each split's results."""
         cells = [
-            {**dict(result.cell._asdict()), **{k: v for k, v in asdict(result).items() if k != "cell"}}
+            {**result.cell._asdict(), **{name: value for name, value in asdict(result).items() if name != "cell"}}
             for result in self.results
         ]
         return {
@@ -164,205 +221,174 @@ class Comparison:
         return html(self, command)
 
     def __str__(self) -> str:
-        return table_as_text(self)
+        return _table_as_text(self.rows)
 
     __repr__ = __str__  # what a notebook shows
 
 
-def compare(
-    data: Any,
-    y: ArrayLike | None = None,
-    *,
-    target: str | None = None,
-    methods: Sequence[str] | None = None,
-    splits: int = 5,
-    repeats: int = 2,
-    seed: int = 0,
-    quick: bool = False,
-    n_jobs: int | None = None,
-    time_budget: float | None = None,
-    store: str | os.PathLike = ":memory:",
-    resume: bool = False,
-    data_dir: str | os.PathLike | None = None,
-    progress: Callable[[Progress], None] | None = None,
-    say: Callable[[str], None] | None = None,
-) -> Comparison:
-    """Compare methods on a data set by nested cross-validation.
-
-    Parameters
-    ----------
-    data : Dataset, str, path or array-like
-        A data set, the name of one in the catalogue, a file, or the features of given labels.
-    y : array-like of shape (n_samples,), default=None
-        Labels, if `data` is an array or a data frame of features.
-    target : str, default=None
-        Name of the target column of a file.
-    methods : sequence of str, default=None
-        Keys of the methods (``margindist.methods.BY_KEY``), or None for all that suit the data's size.
-        scikit-learn's linear and kernel SVM and logistic regression are always beside them.
-    splits : int, default=5
-        Folds of the outer cross-validation.
-    repeats : int, default=2
-        How often it is repeated with other folds.
-    seed : int, default=0
-        Of folds and methods.
-    quick : bool, default=False
-        Try fewer parameters, with three inner folds in place of five.
-    n_jobs : int, default=None
-        Processes, as joblib takes it.
-    time_budget : float, default=None
-        Seconds after which no further split is begun.
-    store : str or path, default=":memory:"
-        File that keeps the results as they come.
-    resume : bool, default=False
-        Take over what the store has of this same comparison; else it starts anew.
-    data_dir : str or path, default=None
-        Folder of data sets, for names from the catalogue.
-    progress : callable, default=None
-        Called with a `Progress` after every split of a method.
-    say : callable, default=None
-        Called with a sentence when there is something to know before the run.
-
-    Returns
-    -------
-    Comparison
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_iris
-    >>> from margindist.compare import compare
-    >>> X, y = load_iris(return_X_y=True)
-    >>> comparison = compare(X, y, methods=["mamc", "lssvm"], splits=3, repeats=1, quick=True)
-    >>> sorted(row.label for row in comparison.rows)
-    ['LS-SVM', 'LinearSVC', 'LogisticRegression', 'MAMC', 'SVC (RBF)']
-    """
-    dataset, source = find_data(data, y, target, data_dir)
-    plan, about = make_plan(dataset, source, methods, splits, repeats, seed, quick)
-    say = say or (lambda sentence: None)
-    with Store(store) as results:
-        _begin(results, plan, about, resume, say)
-        summary = run(
-            results, plan.cells(), Evaluate(plan, dataset.X, dataset.y), n_jobs=n_jobs, time_budget=time_budget,
-            progress=progress,
-        )  # fmt: skip
-        return Comparison(plan, about, results.results(plan.experiment), summary.stopped)
+def _comparable_splits(results):
+    """The splits that every method has finished; methods that finished none or failed somewhere do not count."""
+    done: dict[str, set[int]] = {}
+    failed = {result.cell.method for result in results if result.status != "done"}
+    for result in results:
+        if result.status == "done":
+            done.setdefault(result.cell.method, set()).add(result.cell.split)
+    counted = [splits for key, splits in done.items() if key not in failed] or list(done.values())
+    return set.intersection(*counted) if counted else set()
 
 
-class Trained(NamedTuple):
-    """A fitted pipeline of encoder and classifier, and how it came about.
-
-    Parameters
-    ----------
-    model : Pipeline
-    dataset : Dataset
-    label : str
-        Name of the method.
-    parameters : dict
-        Those chosen, and those given.
-    inner_score : float or None
-        Accuracy of the choice in the search's own cross-validation; None if nothing was searched.
-    notes : tuple of str
-        What was done to the columns, and what was not as asked.
-    """
-
-    model: Pipeline
-    dataset: Dataset
-    label: str
-    parameters: dict[str, Any]
-    inner_score: float | None
-    notes: tuple[str, ...] = ()
-
-
-def train(
-    data: Any,
-    y: ArrayLike | None = None,
-    *,
-    target: str | None = None,
-    method: str = "ldm",
-    parameters: Mapping[str, Any] | None = None,
-    folds: int = 5,
-    seed: int = 0,
-    quick: bool = False,
-    data_dir: str | os.PathLike | None = None,
-) -> Trained:
-    """Choose a method's parameters by cross-validation on all the data, and fit it to them.
-
-    Parameters
-    ----------
-    data, y, target
-        As for :func:`compare`.
-    method : str, default="ldm"
-        Key of the method.
-    parameters : dict, default=None
-        Parameters that are not searched.
-    folds : int, default=5
-        Folds of the search.
-    seed, quick, data_dir
-        As for :func:`compare`.
-
-    Returns
-    -------
-    Trained
-    """
-    given = dict(parameters or {})
-    if method not in BY_KEY:
-        raise UnknownMethod(method, BY_KEY)
-    dataset, _ = find_data(data, y, target, data_dir)
-    counts = class_counts(dataset)
-    shape = shape_of(dataset.X, len(counts))
-    table = named_table(dataset)
-    coder = encoder(table)
-    X = coder.fit_transform(table)
-    base = BY_KEY[method].estimator(seed).set_params(**given)
-    grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
-    notes, least = encoding_notes(dataset.X), min(counts.values())
-    if grid and folds > least:
-        notes = (*notes, f"The smallest class has {least} rows only, so there are {least} folds, not {folds}.")
-    if grid:
-        chooser = search(base, grid, folds=min(folds, least), seed=seed)
-        if isinstance(chooser, GridSearchCV):
-            chooser.set_params(error_score="raise")  # the classifier's own sentence, not one about 45 fits
-        found = chooser.fit(X, dataset.y)
-        given, inner = {**given, **plain(found.best_params_)}, float(found.best_score_)
-        model = found.best_estimator_
-    else:
-        model, inner = base.fit(X, dataset.y), None
-    fitted = Pipeline([("encode", coder), ("classify", model)])
-    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner, notes)
+def _ranked(plan, done):
+    """Return the rows of the table, best first, from the results of each method."""
+    if not done:
+        return []
+    means = {key: np.mean([r.score for r in results]) for key, results in done.items()}
+    most = max(map(len, done.values()))
+    # A method that failed on some splits, hard ones perhaps, comes after the others.
+    order = sorted(done, key=lambda key: (len(done[key]) < most, -means[key], list(plan.grids).index(key)))
+    against_best = _tests(done, dict.fromkeys(order[1:], order[0]), plan)
+    machines = _machines(done)
+    against_svm = _tests(done, {key: machines[key] for key in order if machines[key] not in (None, key)}, plan)
+    rows = []
+    for rank, key in enumerate(order, 1):
+        method, results = BY_KEY[key], done[key]
+        scores = np.array([result.score for result in results])
+        balanced = np.array([result.detail["balanced_accuracy"] for result in results])
+        tests = [result.detail["margins"]["test"] for result in results]
+        geometric = [result.detail["margins"]["test_geometric"] for result in results]
+        versus_best, versus_svm = against_best.get(key), against_svm.get(key)
+        rows.append(
+            ComparisonRow(
+                rank=rank,
+                method=key,
+                label=method.label,
+                kernel=method.kernel,
+                splits=len(results),
+                accuracy=float(scores.mean()),
+                accuracy_std=float(scores.std(ddof=1)) if len(scores) > 1 else None,
+                balanced_accuracy=float(balanced.mean()),
+                balanced_accuracy_std=float(balanced.std(ddof=1)) if len(scores) > 1 else None,
+                margin_mean=float(np.mean([part["mean"] for part in tests])),
+                margin_variance=float(np.mean([part["variance"] for part in tests])),
+                geometric_margin=None if None in geometric else float(np.mean([part["mean"] for part in geometric])),
+                fit_seconds=float(np.median([result.fit_seconds for result in results])),
+                predict_seconds=float(np.median([result.predict_seconds for result in results])),
+                p_best=None if versus_best is None else versus_best.p_value,
+                verdict_best="" if versus_best is None else versus_best.verdict(LEVEL),
+                p_svm=None if versus_svm is None else versus_svm.p_value,
+                against_svm="" if versus_svm is None else BY_KEY[machines[key]].label,
+                verdict_svm="" if versus_svm is None else versus_svm.verdict(LEVEL),
+            )
+        )
+    return rows
 
 
-def _begin(store, plan, about, resume, say):
-    """Make the store ready, and say what becomes of what it holds."""
-    latest = store.note("compare")
-    kept = len(store.results(plan.experiment))
-    if resume:
-        if kept:
-            say(f"Resuming: {kept} of {len(plan.cells())} results are there already.")
-        elif latest is not None and latest["plan"] != json.loads(json.dumps(asdict(plan))):
-            say(f"Not resumed: {_difference(latest['plan'], asdict(plan))}, so everything is computed anew.")
-        else:
-            say("There is nothing to resume yet, so this starts from the beginning.")
-    elif kept:
-        old = store.copy_aside()
-        stay = f"; the old ones are in {old.name}" if old else ""
-        say(f"{kept} results of the same comparison are computed anew{stay}. With --resume they would have been kept.")
-        store.forget(plan.cells())
-    store.note("compare", {"plan": asdict(plan), "about": about})
+def _machines(done):
+    """The support vector machine each method is held against: that of its own kind, or the other if it is missing."""
+    there = [key for key in ("linearsvc", "svc") if key in done]
+    found = {}
+    for key in done:
+        own = "svc" if BY_KEY[key].kernel else "linearsvc"
+        found[key] = own if own in there else next(iter(there), None)
+    return found
 
 
-def _difference(old, new):
-    if old["checksum"] != new["checksum"]:
-        if old["dataset"] != new["dataset"]:
-            return f"the results kept are of {old['dataset']}, not of {new['dataset']}"
-        sums = f"checksum {old['checksum'][:8]} then, {new['checksum'][:8]} now"
-        return f"the content of {new['dataset']} has changed ({sums})"
-    new = json.loads(json.dumps(new))
-    names = [name for name in new if old.get(name) != new[name]]
-    words = {"grids": "the methods or their grids", "version": "the version of margindist"}
-    return f"the plan has changed ({', '.join(words.get(name, name) for name in names)})"
+def _tests(done, pairs, plan):
+    """Corrected resampled t-tests of each pair on the splits both have, the p-values adjusted by Holm's rule."""
+    found = {}
+    for key, other in pairs.items():
+        scores = [{result.cell.split: result.score for result in done[name]} for name in (key, other)]
+        shared = sorted(scores[0].keys() & scores[1].keys())
+        if len(shared) >= FEWEST_TESTED:
+            found[key] = corrected_resampled_t(
+                *([part[split] for split in shared] for part in scores), test_share=1.0 / plan.splits
+            )
+    adjusted = holm([test.p_value for test in found.values()])
+    return {key: test._replace(p_value=float(p)) for (key, test), p in zip(found.items(), adjusted)}
 
 
-def default_store(output: str | os.PathLike) -> Path:
-    """Return where the results of a report are kept: beside it."""
-    output = Path(output)
-    return output.with_name(f"{output.name.removesuffix('.html')}.results.sqlite")
+def alike(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
+    """Return the methods that cannot be told apart from the best one, itself not among them."""
+    return [row for row in rows[1:] if row.verdict_best != "loss"]
+
+
+def _first_sentences(rows, class_sizes):
+    """Which method is best, and what it is worth to know nothing but the commonest class."""
+    best = rows[0]
+    whole = " of the methods that finished every split" if any(row.splits < best.splits for row in rows) else ""
+    yield (
+        f"{best.label} has the highest accuracy{whole}, {_mean_and_spread(best)} over {best.splits} "
+        f"split{'s' if best.splits > 1 else ''}."
+    )
+    commonest = max(class_sizes) / sum(class_sizes)
+    beside = ""
+    if best.accuracy < commonest:
+        beside = ": that is more"
+    elif best.accuracy - commonest <= (best.accuracy_std or 0.0):
+        beside = ": that is hardly less"
+    yield f"Always naming the commonest class would give {commonest:.3f}{beside}."
+
+
+def _difference_sentence(rows):
+    best, others = rows[0], alike(rows)
+    if not others:
+        return "The difference is real: every other method is significantly worse."
+    if len(others) == len(rows) - 1:
+        return f"The differences may well be chance: none of the other {len(others)} methods is significantly worse."
+    n_worse = len(rows) - 1 - len(others)
+    worse = "the other one is" if n_worse == 1 else f"the other {n_worse} are"
+    names = _listed([row.label for row in others])
+    return f"{best.label} cannot be told apart from {names}; {worse} significantly worse."
+
+
+def _svm_sentence(rows):
+    machines = [row for row in rows if row.method in ("linearsvc", "svc")]
+    if not machines or rows[0] in machines:
+        return []
+    machine = machines[0]
+    verdict = ": no clear difference" if machine in alike(rows) else ", significantly"
+    gap = f"{rows[0].accuracy - machine.accuracy:+.3f}"
+    return [f"Against the better support vector machine, {machine.label}, it gains {gap}{verdict}."]
+
+
+def _quickest_sentence(rows):
+    best = rows[0]
+    near = [row for row in alike(rows) if row.accuracy >= best.accuracy - best.accuracy_std]
+    quickest = min([best, *near], key=lambda row: row.fit_seconds)
+    if 2.0 * quickest.fit_seconds >= best.fit_seconds:
+        return []
+    return [
+        f"Of those within one standard deviation of it, {quickest.label} is the quickest to fit "
+        f"({duration(quickest.fit_seconds)} against {duration(best.fit_seconds)})."
+    ]
+
+
+def _mean_and_spread(row):
+    return f"{row.accuracy:.3f}" if row.accuracy_std is None else f"{row.accuracy:.3f} ± {row.accuracy_std:.3f}"
+
+
+def _listed(names, most=5):
+    if len(names) > most:
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
+def probability(p: float | None) -> str:
+    """Return a p-value as tables have it; a dash where there is none."""
+    if p is None or np.isnan(p):
+        return "–"
+    if p > 0.9995:
+        return "1"
+    return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
+
+
+def _table_as_text(rows):
+    """Return the ranked table for a terminal."""
+    head = ("", "method", "accuracy", "balanced", "margin mean", "variance", "fit", "predict", "p best", "p SVM")
+    lines = [head]
+    for row in rows:
+        lines.append((
+            str(row.rank), row.label, _mean_and_spread(row), f"{row.balanced_accuracy:.3f}",
+            f"{row.margin_mean:.3f}", f"{row.margin_variance:.3f}", duration(row.fit_seconds),
+            duration(row.predict_seconds), probability(row.p_best), probability(row.p_svm) + _SIGNS[row.verdict_svm],
+        ))  # fmt: skip
+    return aligned(lines, left=(1,))

@@ -1,18 +1,18 @@
 """The comparison's report: one HTML page that needs nothing else, made from stored results alone."""
 
 from collections import Counter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from margindist.compare.comparison import Comparison
-from margindist.compare.evaluate import QUANTILES
-from margindist.compare.ranking import LEVEL, alike, duration, probability
+from margindist.compare.comparison import LEVEL, Comparison, alike, probability
+from margindist.compare.nested import QUANTILES
 from margindist.margins import method_styles
 from margindist.methods import BY_KEY, METHODS
 from margindist.runs.figures import inline_svg, named, new_figure
+from margindist.runs.wording import duration, setting
 
 _DRAWN = 6  # methods of a kind in one figure; more could not be told apart
 
@@ -102,14 +102,6 @@ def _versions(comparison):
             if version not in found.setdefault(name, []):
                 found[name].append(version)
     return {name: ", ".join(versions) for name, versions in found.items()}
-
-
-def setting(parameters: dict[str, Any]) -> str:
-    """Return parameters as people write them."""
-    words = [
-        f"{name} = {value:g}" if isinstance(value, float) else f"{name} = {value}" for name, value in parameters.items()
-    ]
-    return ", ".join(words) or "nothing to choose"
 
 
 def choices(results: list) -> list[Choice]:

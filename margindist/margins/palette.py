@@ -51,16 +51,22 @@ def _style(color, line):
 
 
 # Methods that a paper compares differ in line style as far as six styles go. Those without a class of their own here:
-_STYLES = {
-    "svm": _style("red", "dashed"),
-    "mcsvm": _style("red", "dotted"),
-    "ridge": _style("grey", "dash-dot"),
-    "sgd": _style("grey", "dashed"),
+_OTHERS = {
+    "svm": ("red", "dashed"),
+    "mcsvm": ("red", "dotted"),
+    "ridge": ("grey", "dash-dot"),
+    "sgd": ("grey", "dashed"),
 }
-for _one in reversed(CLASSIFIERS):  # of two that share a class, the first gives the class its style
-    _STYLES |= {_key(name): _style(*_one.style) for name in (_one.name, _one.label, *_one.aliases)}
 
-_FREE = tuple(style for line in LINES for color in COLOURS if (style := _style(color, line)) not in _STYLES.values())
+
+def _declared_styles():
+    """Return the style of every name of a method that has one of its own."""
+    declared = dict(_OTHERS)
+    for classifier in reversed(CLASSIFIERS):  # of two that share a class, the first gives the class its style
+        if classifier.style is not None:
+            names = (classifier.name, classifier.label, *classifier.aliases)
+            declared |= {_key(name): classifier.style for name in names}
+    return {name: _style(*style) for name, style in declared.items()}
 
 
 def method_styles(names: Sequence[str]) -> list[MethodStyle]:
@@ -84,14 +90,17 @@ def method_styles(names: Sequence[str]) -> list[MethodStyle]:
     >>> method_styles(["LDM", "LS-SVM"]) == method_styles(["LDMClassifier", "LSSVM"])
     True
     """
+    declared = _declared_styles()
+    every = (_style(color, line) for line in LINES for color in COLOURS)
+    free = [style for style in every if style not in declared.values()]
     styles, taken = [], set()
     for name in names:
-        style = _STYLES.get(_key(name))
+        style = declared.get(_key(name))
         if style is None:
             first = zlib.crc32(name.encode())
-            slots = [(first + k) % len(_FREE) for k in range(len(_FREE))]
+            slots = [(first + k) % len(free) for k in range(len(free))]
             slot = next((slot for slot in slots if slot not in taken), slots[0])
             taken.add(slot)
-            style = _FREE[slot]
+            style = free[slot]
         styles.append(style)
     return styles

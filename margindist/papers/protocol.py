@@ -17,9 +17,9 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
 from margindist.datasets import DataError, encoder, load, make_threshold, status
 from margindist.margins import margins
+from margindist.methods import search
 from margindist.papers.declarations import DataSet, Experiment, Method, experiments
 from margindist.runs.runner import CannotRun
-from margindist.runs.search import search
 from margindist.runs.store import Cell, Result, Store
 
 __all__ = ["Parts", "evaluate", "here", "seeds_of", "split_rows"]

@@ -12,6 +12,7 @@ from margindist.papers.declarations import Experiment, experiments
 from margindist.papers.protocol import evaluate, here
 from margindist.runs import runner
 from margindist.runs.store import Cell, Result, Store
+from margindist.runs.wording import aligned, duration
 
 __all__ = ["plan", "repeat", "reproduce", "select"]
 
@@ -237,9 +238,8 @@ class Progress:
         if now - self._last < self._every and progress.finished < progress.total:
             return
         self._last = now
-        left = "" if progress.seconds_left is None else f", about {_duration(progress.seconds_left)} left"
         last = "" if progress.last is None else f"; last: {progress.last.cell} {_outcome(progress.last)}"
-        self._say(f"{progress.finished}/{progress.total} cells{left}{last}")
+        self._say(f"{progress.finished}/{progress.total} cells{progress.time_left}{last}")
 
 
 def _outcome(result):
@@ -248,32 +248,22 @@ def _outcome(result):
     return f"{result.status}: {result.error}"
 
 
-def _duration(seconds):
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
 def overview(chosen: list[Experiment], store: Path | None, *, only=(), splits=None) -> str:
     """Return a table of the experiments: what they hold, what is done, what is left."""
     cells = plan(chosen, only=only, splits=splits)
-    if store is not None and store.exists():
-        with Store(store) as opened:
-            states = estimates(opened, cells)
-    else:
-        with Store(":memory:") as opened:
-            states = estimates(opened, cells)
+    with Store(store if store is not None and store.exists() else ":memory:") as opened:
+        states = estimates(opened, cells)
     by_key = {experiment.id: experiment for experiment in chosen}
-    lines = [
-        f"{'experiment':18s} {'cells':>6s} {'done':>6s} {'failed':>6s} {'cannot':>6s} {'left (1 core)':>14s}  title"
-    ]
+    rows = [("experiment", "cells", "done", "failed", "cannot", "left (1 core)", "title")]
     for state in states:
-        known = [_duration(state.seconds_left)] if state.seconds_left or not state.unknown else []
-        left = " + ".join([*known, *([f"{state.unknown} ?"] if state.unknown else [])])
-        lines.append(
-            f"{state.experiment:18s} {state.cells:6d} {state.done:6d} {state.failed:6d} {state.skipped:6d} {left:>14s}"
-            f"  {by_key[state.experiment].title}"
-        )
+        left = []
+        if state.seconds_left or not state.unknown:
+            left.append(duration(round(state.seconds_left)))
+        if state.unknown:
+            left.append(f"{state.unknown} ?")
+        counts = map(str, (state.cells, state.done, state.failed, state.skipped))
+        rows.append((state.experiment, *counts, " + ".join(left), by_key[state.experiment].title))
+    lines = [aligned(rows, left=(0, 6))]
     if any(state.unknown for state in states):
         lines += ["", "?: cells of which nothing is measured yet, so that their time is not known."]
     return "\n".join(lines)

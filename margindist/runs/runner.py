@@ -1,15 +1,20 @@
-"""Runs cells in parallel and keeps what comes out: nothing is lost, nothing is done twice."""
+"""Runs cells in parallel and keeps what comes out: nothing is lost, nothing is done twice.
+
+Ctrl-C, and SIGTERM, which batch systems send, end a run in good order: what was finished by then is kept.
+"""
 
 import errno
 import os
 import signal
+import sys
 import threading
 import time
 import traceback
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
@@ -19,13 +24,12 @@ from typing import NamedTuple
 from joblib import Parallel, delayed, effective_n_jobs
 from threadpoolctl import threadpool_limits
 
-from margindist.runs.interrupts import children_ignore_ctrl_c, first_signal_interrupts
 from margindist.runs.store import Cell, Result, Store, StoreError
+from margindist.runs.wording import duration
 
 # They come when something is first imported, compiled or collected, in whatever cell that happens to be.
 _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-_HEEDS_PARENT = 0.5  # seconds until a worker looks again whether its run still lives
-_PATIENCE = 0.5  # seconds until a cell of another runner is looked at again
+_SECONDS_BETWEEN_LOOKS = 0.5  # of a worker at its parent, and of a run at the cells of other runners
 
 
 class CannotRun(Exception):
@@ -53,6 +57,13 @@ class Progress(NamedTuple):
     total: int
     seconds_left: float | None
     last: Result | None
+
+    @property
+    def time_left(self) -> str:
+        """The time left as the end of a line, empty while it is unknown and when nothing is left."""
+        if self.seconds_left is None or self.finished == self.total:
+            return ""
+        return f", about {duration(round(self.seconds_left))} left"
 
 
 def run(
@@ -94,23 +105,23 @@ def run(
     """
     cells = list(cells)
     deadline = None if time_budget is None else time.time() + time_budget
-    watch = _Watch(cells, store, retry, effective_n_jobs(n_jobs), progress)
+    tracker = _ProgressTracker(cells, store, retry, effective_n_jobs(n_jobs), progress)
     stopped = None
     try:
-        with warnings.catch_warnings(), first_signal_interrupts() as signals, store.runner() as runner:
+        with warnings.catch_warnings(), _first_signal_interrupts() as signals, store.runner() as runner:
             warnings.filterwarnings("ignore", r"\d+ tasks ", UserWarning)  # joblib's, of an ending before the end
-            while watch.waiting and not (stopped := _over(deadline)):
-                before = len(watch.waiting)
+            while tracker.waiting and not (stopped := _over(deadline)):
+                before = len(tracker.waiting)
                 for result in _evaluate_all(
-                    store, runner, watch.waiting, evaluate, n_jobs, time_limit, deadline, retry
+                    store, runner, tracker.waiting, evaluate, n_jobs, time_limit, deadline, retry
                 ):
                     if signals:  # what ran then may have swallowed the interrupt, and its result may not be whole
                         raise KeyboardInterrupt
                     store.record(result)
-                    watch.saw(result)
-                watch.leave_out_finished(store, retry)
-                if len(watch.waiting) == before:
-                    time.sleep(_PATIENCE)  # other runners have the rest; if they die, it falls to this one
+                    tracker.add(result)
+                tracker.leave_out_finished(store, retry)
+                if len(tracker.waiting) == before:
+                    time.sleep(_SECONDS_BETWEEN_LOOKS)  # other runners have the rest; if they die, it falls to this one
     except KeyboardInterrupt:
         stopped = "interrupted"
     except BrokenProcessPool:
@@ -118,8 +129,9 @@ def run(
             "a worker process was killed, perhaps because memory ran out; what was finished is kept, and --resume with "
             "fewer --jobs goes on."
         ) from None
-    watch.leave_out_finished(store, retry)
-    return Summary(*watch.outcomes(), len(watch.waiting), stopped)
+    tracker.leave_out_finished(store, retry)
+    counts = tracker.outcomes
+    return Summary(counts["done"], counts["failed"], counts["skipped"], len(tracker.waiting), stopped)
 
 
 def attempt(evaluate: Callable[[Cell], Result], cell: Cell) -> Result:
@@ -155,7 +167,7 @@ def _evaluate_all(store, runner, waiting, evaluate, n_jobs, time_limit, deadline
 
     # One task at a time for each worker: a claimed cell that only waits would be kept from other runners.
     with Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1) as parallel:
-        with children_ignore_ctrl_c() if effective_n_jobs(n_jobs) > 1 else nullcontext():
+        with _children_ignore_ctrl_c() if effective_n_jobs(n_jobs) > 1 else nullcontext():
             results = parallel(tasks())
         for result in results:
             if result is not None:
@@ -206,7 +218,7 @@ def _end_with(parent):
 
     def watch():
         while os.getppid() == parent:
-            time.sleep(_HEEDS_PARENT)
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -252,23 +264,26 @@ class _Alarm:
             signal.signal(signal.SIGALRM, self._before)
 
 
-class _Watch:
-    """Counts cells and foresees the end: a waiting cell will take what its likes took."""
+class _ProgressTracker:
+    """Knows which cells wait, and foresees the end: a waiting cell is expected to take as long as similar ones did."""
 
     def __init__(self, cells, store, retry, workers, progress):
         self.waiting = dict.fromkeys(store.pending(cells, retry=retry))
-        self._total, self._workers, self._progress = len(cells), workers, progress
-        self._seen = {}
-        self._seconds = {}
+        self.outcomes = Counter()
+        self._total = len(cells)
+        self._workers = workers
+        self._progress = progress
+        self._seconds = {}  # of similar cells: how many, and all together
         self._report(None)
 
-    def saw(self, result):
+    def add(self, result):
+        """Take note of a result."""
         self.waiting.pop(result.cell, None)
-        self._seen[result.cell] = result.status
+        self.outcomes[result.status] += 1
         if result.status != "skipped":
-            for like in _likes(result.cell):
-                count, total = self._seconds.get(like, (0, 0.0))
-                self._seconds[like] = count + 1, total + result.seconds
+            for group in _similar(result.cell):
+                count, total = self._seconds.get(group, (0, 0.0))
+                self._seconds[group] = count + 1, total + result.seconds
         self._report(result)
 
     def leave_out_finished(self, store, retry):
@@ -277,10 +292,6 @@ class _Watch:
         self.waiting = dict.fromkeys(store.pending(self.waiting, retry=retry))
         if len(self.waiting) < before:
             self._report(None)
-
-    def outcomes(self):
-        statuses = list(self._seen.values())
-        return tuple(statuses.count(status) for status in ("done", "failed", "skipped"))
 
     def _report(self, result):
         if self._progress is not None:
@@ -292,9 +303,74 @@ class _Watch:
         return sum(map(self._expected, self.waiting)) / self._workers
 
     def _expected(self, cell):
-        count, total = next(self._seconds[like] for like in _likes(cell) if like in self._seconds)
+        count, total = next(self._seconds[group] for group in _similar(cell) if group in self._seconds)
         return total / count
 
 
-def _likes(cell):
+def _similar(cell):
+    """Return the groups a cell belongs to, the most similar cells first."""
     return (cell.dataset, cell.method), ("", cell.method), (cell.dataset, ""), ("", "")
+
+
+# ---------------------------------------------------------------------- signals
+
+
+@contextmanager
+def _first_signal_interrupts():
+    """Answer Ctrl-C, and SIGTERM, by a KeyboardInterrupt, once, while the block lasts.
+
+    A second Ctrl-C would break into the ending of the workers, with joblib's traceback. What is called within the block
+    may swallow the exception, and so does Python where an object ends; the list tells which signal came.
+    """
+    came = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+    answered = [signal.SIGTERM]
+    if _is_pythons_or_ours(signal.getsignal(signal.SIGINT)):  # any other answer stays
+        answered.append(signal.SIGINT)
+
+    def interrupt(number, _):
+        for each in answered:
+            signal.signal(each, signal.SIG_IGN)
+        came.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, interrupt) for number in answered}
+    show = sys.unraisablehook
+
+    def show_others(lost):
+        if lost.exc_type is not KeyboardInterrupt:
+            show(lost)
+            return
+        for each in answered:  # the next Ctrl-C may reach further
+            signal.signal(each, interrupt)
+
+    sys.unraisablehook = show_others
+    try:
+        yield came
+    finally:
+        sys.unraisablehook = show
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _is_pythons_or_ours(handler):
+    """Tell whether Python, or the command line while it starts, answers a signal."""
+    return handler is signal.default_int_handler or getattr(handler, "__module__", None) == "margindist.cli"
+
+
+@contextmanager
+def _children_ignore_ctrl_c():
+    """Keep Ctrl-C, which a terminal sends to every process, from those started within the block."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # which would unblock the signal, if it were started later with the first process
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # processes inherit what is blocked
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -1,0 +1,71 @@
+"""The walks in CONTRIBUTING.md: which files lead to the first fit."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+MOST_FILES = 12
+
+# Prints every file of the package in which a function ran, imports apart, until the first estimator is fitted.
+TRACED = """
+import os, sys, threading
+package = os.path.join(sys.argv[1], "margindist", "")
+seen = []
+
+def importing(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_code.co_filename.startswith(package):
+            return True
+        frame = frame.f_back
+    return False
+
+def watch(frame, event, _):
+    name, file = frame.f_code.co_name, frame.f_code.co_filename
+    if event != "call":
+        return
+    if name == "fit" and (os.path.join("sklearn", "svm") in file or file.startswith(package + "estimators")):
+        print(*seen, sep="\\n", flush=True)
+        os._exit(0)
+    outside = not file.startswith(package) or file.startswith(package + "estimators")
+    if not outside and file not in seen and not importing(frame):
+        seen.append(file)
+
+from margindist.cli import main
+sys.setprofile(watch)
+threading.setprofile(watch)
+main(sys.argv[2:])
+"""
+
+
+def files_of(walk):
+    """The files that the list below a sentence names."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    after = text[text.index(walk) :]
+    steps = re.match(r"[^\n]*\n\n((?:\d+\. .*\n(?:    .*\n)*)+)", after)[1]
+    return re.findall(r"^\d+\. `([^`]+)`", steps, re.MULTILINE)
+
+
+def test_all_files_named_in_the_walks_exist():
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split("## Walks")[1].split("\n## ")[0]
+    named = re.findall(r"`(margindist/[a-z_/]+\.py)`", section)
+    assert named and [name for name in named if not (ROOT / name).is_file()] == []
+
+
+@pytest.mark.parametrize("method", ["mamc", "linearsvc"])
+def test_a_comparison_goes_through_the_files_of_its_walk(tmp_path, method):
+    pytest.importorskip("click")
+    rows = [f"{k % 7},{k * k % 11},{'rose' if k % 3 else 'lily'}" for k in range(40)]
+    (tmp_path / "flowers.csv").write_text("\n".join(["length,width,species", *rows]))
+    command = ["compare", "flowers.csv", "--methods", method, "--jobs", "1"]
+    done = subprocess.run(
+        [sys.executable, "-c", TRACED, str(ROOT), *command], cwd=tmp_path, text=True, capture_output=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=300,
+    )  # fmt: skip
+    walk = files_of("`margindist compare flowers.csv`")
+    assert len(set(walk)) == len(walk) <= MOST_FILES
+    assert sorted(Path(file).relative_to(ROOT).as_posix() for file in done.stdout.split()) == sorted(walk), done.stderr
