@@ -1,6 +1,7 @@
 """What all classifiers promise, whatever they minimise. A new one joins by its entry in :mod:`margindist.methods`."""
 
 import pickle
+import re
 
 import numpy as np
 import pandas as pd
@@ -262,3 +263,15 @@ def test_progress_without_a_certificate_names_no_gap(learner, iris, capsys):
     printed = capsys.readouterr().out
     assert "iteration 1: objective" in printed
     assert "gap" not in printed
+
+
+@every_classifier
+@pytest.mark.parametrize("extreme", [1e101, 1e-101])
+def test_prices_that_cannot_be_squared_are_refused(classifier, iris, extreme):
+    prices = {"C", "lambda1", "lambda2", "lam", "alpha", "beta"}
+    for name in classifier.get_params(deep=False):
+        value = [extreme] if name.endswith("s") else extreme
+        if name.removesuffix("s") in prices and classifier._requirements[name].test(value):
+            text = re.escape(f"{name} must be of moderate size, between 1e-100 and 1e+100")
+            with pytest.raises(ValueError, match=text):
+                clone(classifier).set_params(**{name: value}).fit(*iris)

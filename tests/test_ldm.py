@@ -17,7 +17,7 @@ from margindist import LDMClassifier
 from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, interior_point, stochastic
-from margindist.solvers._solution import Options, Problem, Solution, Status
+from margindist.solvers._solution import Options, Problem, Solution, Status, relative
 from margindist.spaces.rows import as_rows
 from tests.reference import ldm as reference
 
@@ -700,3 +700,16 @@ def test_many_rows_with_a_first_guess_from_a_sample():
         assert model.duality_gap_ <= 1e-6
         rough = fit(X, signs, C, 100.0, 1.0, tol=1e-3)
         assert abs(rough.objective_ - model.objective_) <= 1e-3 * model.objective_
+
+
+@pytest.mark.parametrize("solver", ["asgd", "dcd"])
+def test_a_price_without_digits_is_not_blamed_on_the_features(solver):
+    X, y = make_classification(30, 5, flip_y=0.3, random_state=0)
+    with pytest.raises(ValueError, match=r"C must be of moderate size, between 1e-100 and 1e\+100, got 1e\+308"):
+        LDMClassifier(1e308, solver=solver, random_state=0).fit(X, y)
+    with pytest.raises(ValueError, match=r"and prices of moderate size.*, or lower lambda1\."):
+        LDMClassifier(lambda1=1e60, solver="dcd", random_state=0).fit(X, y)
+
+
+def test_a_gap_that_overflows_is_infinite():
+    assert relative(np.nan, 1.0) == np.inf

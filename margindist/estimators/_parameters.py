@@ -5,12 +5,15 @@ is meant ("a positive number or inf"), and it is private to scikit-learn.
 """
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from margindist.kernels import KERNELS, gamma_per_feature
+
+PRICES = ("C", "lambda1", "lambda2", "lam", "alpha", "beta")  # parameters that multiply a part of the objective
+_CHEAPEST, _DEAREST = 1e-100, 1e100  # beyond, squares overflow
 
 
 class Requirement(NamedTuple):
@@ -26,6 +29,12 @@ def is_real(value):
 
 def _is_integer(value):
     return isinstance(value, numbers.Integral) and not isinstance(value, (bool, np.bool_))
+
+
+def _is_moderate(price):
+    """Tell whether a price, or all of a sequence, can be squared; zero and inf are no prices to reckon with."""
+    entries = price if isinstance(price, Iterable) else [price]
+    return all(not is_real(entry) or entry in (0, np.inf) or _CHEAPEST <= entry <= _DEAREST for entry in entries)
 
 
 def _is_seed(value):
@@ -104,6 +113,11 @@ class ParametersMixin:
             requirement = self._requirements.get(name)
             if requirement is not None and not requirement.test(value):
                 raise ValueError(f"{type(self).__name__}: {name} must be {requirement.text}, got {value!r}.")
+            if name.removesuffix("s") in PRICES and not _is_moderate(value):
+                raise ValueError(
+                    f"{type(self).__name__}: {name} must be of moderate size, between {_CHEAPEST:g} and {_DEAREST:g}, "
+                    f"got {value!r}."
+                )
 
     def _rng(self):
         """Return a NumPy generator that ``random_state`` determines."""

@@ -8,6 +8,10 @@ from joblib import Parallel, delayed
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
+from margindist.estimators._parameters import PRICES, is_real
+
+_DEAR = 1e15  # a price beyond it leaves no digits to what it is added to
+
 
 @functools.cache
 def threadpools():
@@ -56,9 +60,13 @@ class ProblemsMixin:
         return solutions
 
     def _digits_lost(self, error):
+        """Return the error that says what to make smaller."""
+        dear = [name for name in PRICES if is_real(price := getattr(self, name, None)) and _DEAR < price < np.inf]
+        prices = " and prices" if dear else ""
+        lower = f", or lower {' and '.join(dear)}" if dear else ""
         return ValueError(
-            f"{type(self).__name__}: expected features (or kernel values) of moderate size, got such in which the "
-            f"solver loses all digits ({error}); scale the features, for instance by StandardScaler."
+            f"{type(self).__name__}: expected features (or kernel values){prices} of moderate size, got such in which "
+            f"the solver loses all digits ({error}); scale the features, for instance by StandardScaler{lower}."
         )
 
     def _progress(self, k, n_problems, context, space):

@@ -254,7 +254,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
                 fold = self._fold(template, rows, labels, weights, train, test, shared)
                 values, missed = quietly(self._decision_values, fold, [points[k] for k in members])
             except (ArithmeticError, np.linalg.LinAlgError) as error:
-                reason = str(template._digits_lost(error))
+                reason = str(clone(template).set_params(**points[members[-1]])._digits_lost(error))
             except ValueError as error:
                 reason = str(error)
             if reason is not None:  # it goes on without the fold

@@ -21,6 +21,7 @@ from margindist.estimators._parameters import (
     one_of,
     optional,
 )
+from margindist.estimators._problems import quietly
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.objectives import LDM
 from margindist.solvers import (
@@ -411,6 +412,8 @@ class LDMClassifier(MarginClassifier):
         return conclude(with_bound(now, found.least), tol, found.status)
 
     def _refuse_infeasible(self, solution):
+        if np.isinf(solution.objective) and np.isfinite(self.C):
+            raise FloatingPointError("the objective overflows")
         if solution.status is Status.INFEASIBLE:
             raise ValueError(
                 f"{type(self).__name__}: C=inf asks for every margin to be at least 1, but the training data are not "
@@ -491,19 +494,18 @@ class LDMClassifier(MarginClassifier):
             raise ValueError("LDMClassifier: fit_intercept must be the same for all pieces; take a new estimator.")
         stream = self._stream = self._stream._replace(seen=self._stream.seen + data.weights.sum())
         for signs, eta, state in zip(problems, stream.etas, stream.states, strict=True):
-            stochastic.run_pass(
-                objective, rows, signs, data.weights, stream.seen, eta, stream.first_piece, stream.rng, state
-            )
+            about = objective, rows, signs, data.weights, stream.seen, eta
+            quietly(stochastic.run_pass, *about, stream.first_piece, stream.rng, state)
         self.n_iter_ += 1
         averages = [state.average() for state in stream.states]
         if not np.isfinite(averages).all():
-            raise ValueError("LDMClassifier: the weights overflow; scale the features, for instance by StandardScaler.")
+            raise self._digits_lost("the weights overflow")
         self._store(space, averages)
         return self
 
     def _begin_stream(self, objective, rows, problems, weights):
         rng = self._rng()
-        etas = [stochastic.calibrate(objective, rows, signs, weights, rng) for signs in problems]
+        etas = [quietly(stochastic.calibrate, objective, rows, signs, weights, rng) for signs in problems]
         states = [stochastic.new_state(n_columns(rows)) for _ in problems]
         return _Stream(rng, etas, states, n_rows(rows), 0.0)
 

@@ -28,6 +28,7 @@ from margindist.spaces.rows import n_columns
 from margindist.spaces.space import LinearSpace
 
 _FINE = 1e-12  # pivots of a kernel's features, relative to the largest
+_EXPONENT = Requirement(lambda value: POSITIVE.test(value) and value <= 500, "a positive number, at most 500")
 _STEP = Requirement(lambda value: POSITIVE.test(value) and value <= 1, "a number in (0, 1]")
 
 
@@ -52,7 +53,8 @@ class MDOClassifier(MarginClassifier):
     alpha : float, default=300.0
         How fast the cost of right samples falls with their margin, positive.
     beta : float, default=10.0
-        How fast the cost of wrong samples rises with their distance, positive.
+        How fast the cost of wrong samples rises with their distance, positive and at most 500: its exponential must
+        not overflow.
     n_init : int, default=5
         Number of starts.
     fit_intercept : bool, default=True
@@ -103,7 +105,7 @@ class MDOClassifier(MarginClassifier):
     True
     """
 
-    _requirements = {**COMMON_PARAMETERS, "alpha": POSITIVE, "beta": POSITIVE, "n_init": POSITIVE_INTEGER}
+    _requirements = {**COMMON_PARAMETERS, "alpha": POSITIVE, "beta": _EXPONENT, "n_init": POSITIVE_INTEGER}
 
     def __init__(
         self,

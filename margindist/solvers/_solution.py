@@ -184,8 +184,10 @@ def hand_over(attempts, tol, unfinished=(Status.STALLED,)):
 
 
 def relative(gap, value):
-    """Return the gap relative to the objective's absolute value; never negative, for rounding can make it so."""
-    return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny) if np.isfinite(value) else np.inf
+    """Return the gap relative to the objective's absolute value: not negative, as by rounding, nor nan, by overflow."""
+    if not np.isfinite(value) or np.isnan(gap):
+        return np.inf
+    return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny)
 
 
 def gained(value, at_zero):
