@@ -14,14 +14,33 @@ sums over samples are weighted sums, the number of samples is :math:`M = \sum_i 
 
 where ``D`` is the dual objective and the rest a sum of non-negative terms (Fenchel-Young). No solver has to
 keep a dual value of its own: whatever it returns, this expression bounds its distance to the optimum.
+
+**What solvers ask for.** Every objective of two classes has ``value``, ``slope``, ``dual_coef``, ``multipliers``,
+``complementarity``, ``misfit``, ``steepest``, ``upper`` and ``dual_rate``, and the facts ``hard``, ``coupled`` and
+``floor``. Interior point and block descent ask for a hinge with mean and variance: ``cap``, ``bend`` and ``pull``.
+Newton's method asks for a slope that is piecewise linear: ``curvature`` and ``row_slope``. Coordinate descent asks for
+``coordinate_step``. An objective whose slope is continuous writes five formulas and gets the rest from
+:func:`piecewise_quadratic`.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
+from numba import njit
 from numba.extending import overload
 
-__all__ = ["LDM", "ODM", "HullDistance", "NormalisedCost", "SemiVariance"]
+__all__ = [
+    "LDM",
+    "ODM",
+    "HullDistance",
+    "NormalisedCost",
+    "SemiVariance",
+    "compiled_for",
+    "coordinate_step",
+    "piecewise_quadratic",
+    "row_slope",
+]
 
 
 class LDM(NamedTuple):
@@ -70,7 +89,7 @@ class LDM(NamedTuple):
         """Whether the slope of a row's loss depends on the mean margin."""
         return self.lambda1 > 0.0
 
-    def drift(self, total):
+    def dual_rate(self, total):
         """Return how far the dual variable of a row of weight one moves with its margin, away from the kink."""
         return 4.0 * self.lambda1 / total
 
@@ -144,62 +163,48 @@ class LDM(NamedTuple):
             return -beta * short
         return self.C * weights * np.maximum(0.0, short) - beta * short
 
+    @staticmethod
+    def coordinate_step(objective, base, square, weight, total, mean):
+        """Return dual variable and multiplier of one row after an exact step; see :func:`coordinate_step`."""
+        quadratic = 4.0 * objective.lambda1 * weight / total
+        upper = objective.C * weight
+        linear = objective.lambda2 * weight / total + quadratic * mean
+        stiff = 1.0 + square * quadratic
+        free = (base + square * linear) / stiff  # the margin without a multiplier
+        if free >= 1.0:
+            beta = 0.0
+        elif free + square * upper / stiff <= 1.0:
+            beta = upper
+        else:
+            beta = (1.0 - free) * stiff / square
+        return beta + linear - quadratic * (free + square * beta / stiff), beta
 
-class ODM(NamedTuple):
-    r"""Optimal margin distribution machine: every margin within :math:`[1 - \theta, 1 + \theta]`.
 
-    .. math:: \varphi(z) = \frac{\lambda}{M (1-\theta)^2} \sum_i s_i (\xi_i^2 + \mu \epsilon_i^2), \quad
-              \xi_i = \max(0, 1 - \theta - z_i), \; \epsilon_i = \max(0, z_i - 1 - \theta)
+class _PiecewiseQuadratic:
+    """What follows for a loss with a continuous slope: the dual point is the negative slope, there is no choice."""
 
-    The loss is a mean over samples. It has a continuous slope, so the dual point is the negative slope itself:
-    ``a_i`` is positive below the band, negative above it and zero within.
-    """
-
-    lam: float  # price of leaving the band
-    mu: float  # price above the band relative to below, in (0, 1]
-    theta: float  # half-width of the free band, in [0, 1)
-
-    hard = False  # margins outside the band are priced, not forbidden
+    hard = False  # small margins are priced, not forbidden
     coupled = False  # the slope of a row's loss depends on its own margin only
     floor = 0.0  # what the objective is at least, wherever
 
-    def drift(self, total):
-        """Return how far the dual variable of a row within the band moves with its margin: not at all."""
-        return 0.0
+    def value(self, square_norm, margins, weights):
+        """Return the objective at a point with these margins."""
+        return 0.5 * square_norm + self.losses(margins, weights).sum()
 
     def upper(self, weights):
         """Return the largest value each row's multiplier can take."""
         return np.full(len(weights), np.inf)
 
-    def prices(self, weights):
-        """Return what one unit of squared shortfall costs, row by row."""
-        return self.lam / (weights.sum() * (1.0 - self.theta) ** 2) * weights
-
-    def deviations(self, margins):
-        """Return how far each margin is below the band, and how far above it."""
-        return np.maximum(0.0, 1.0 - self.theta - margins), np.maximum(0.0, margins - 1.0 - self.theta)
-
-    def value(self, square_norm, margins, weights):
-        """Return the objective at a point with these margins."""
-        short, beyond = self.deviations(margins)
-        return 0.5 * square_norm + self.prices(weights) @ (short**2 + self.mu * beyond**2)
-
-    def slope(self, margins, weights):
-        """Return the derivative of the objective by each margin."""
-        short, beyond = self.deviations(margins)
-        return 2.0 * self.prices(weights) * (self.mu * beyond - short)
-
-    def curvature(self, margins, weights):
-        """Return the second derivative by each margin; zero within the band and on its edges."""
-        low, high = margins < 1.0 - self.theta, margins > 1.0 + self.theta
-        return 2.0 * self.prices(weights) * (low + self.mu * high)
+    def dual_rate(self, total):
+        """Return how far the dual variable of a row without a loss moves with its margin: not at all."""
+        return 0.0
 
     def dual_coef(self, beta, margins, weights):
         """Return the dual point that belongs to ``beta``: for this objective ``beta`` itself."""
         return beta
 
     def multipliers(self, beta, margins, weights):
-        """Return the multipliers that belong to the margins, whatever ``beta`` is: the slope has no choice."""
+        """Return the multipliers that belong to the margins, whatever ``beta`` is."""
         return -self.slope(margins, weights)
 
     def misfit(self, away, weights):
@@ -220,12 +225,102 @@ class ODM(NamedTuple):
         return np.maximum(*(self._row_gaps(beta, margins + shift, weights) for shift in (-errors, errors))).sum()
 
     def _row_gaps(self, beta, margins, weights):
-        prices = self.prices(weights)
+        gaps = self.losses(margins, weights) + self.conjugates(beta, weights) + beta * margins
+        return np.maximum(gaps, 0.0)
+
+    @staticmethod
+    def coordinate_step(objective, base, square, weight, total, mean):
+        """Return dual variable and multiplier of one row after an exact step; see :func:`coordinate_step`.
+
+        The dual variable is the root of an increasing, piecewise linear function, of which Newton's method reaches the
+        right piece in a step or two.
+        """
+        a = 0.0
+        for _ in range(20):
+            slope, curvature = row_slope(objective, base + square * a, weight, total)
+            change = (a + slope) / (1.0 + square * curvature)
+            a -= change
+            if abs(change) <= 1e-14 * abs(a):
+                break
+        return a, a
+
+
+def piecewise_quadratic(objective):
+    """Give an objective with a piecewise linear slope all that follows from its own five formulas.
+
+    These are ``losses``, ``slope`` and ``curvature`` of each row, ``conjugates``, and the compiled ``row_slope``. What
+    the class has of its own stays.
+    """
+    for name, member in vars(_PiecewiseQuadratic).items():
+        if not name.startswith("__") and name not in vars(objective):
+            setattr(objective, name, member)
+    return objective
+
+
+@piecewise_quadratic
+class ODM(NamedTuple):
+    r"""Optimal margin distribution machine: every margin within :math:`[1 - \theta, 1 + \theta]`.
+
+    .. math:: \varphi(z) = \frac{\lambda}{M (1-\theta)^2} \sum_i s_i (\xi_i^2 + \mu \epsilon_i^2), \quad
+              \xi_i = \max(0, 1 - \theta - z_i), \; \epsilon_i = \max(0, z_i - 1 - \theta)
+
+    The loss is a mean over samples. It has a continuous slope, so the dual point is the negative slope itself:
+    ``a_i`` is positive below the band, negative above it and zero within.
+    """
+
+    lam: float  # price of leaving the band
+    mu: float  # price above the band relative to below, in (0, 1]
+    theta: float  # half-width of the free band, in [0, 1)
+
+    def prices(self, weights):
+        """Return what one unit of squared shortfall costs, row by row."""
+        return self.lam / (weights.sum() * (1.0 - self.theta) ** 2) * weights
+
+    def deviations(self, margins):
+        """Return how far each margin is below the band, and how far above it."""
+        return np.maximum(0.0, 1.0 - self.theta - margins), np.maximum(0.0, margins - 1.0 - self.theta)
+
+    def losses(self, margins, weights):
+        """Return the loss of each row."""
         short, beyond = self.deviations(margins)
+        return self.prices(weights) * (short**2 + self.mu * beyond**2)
+
+    def conjugates(self, beta, weights):
+        """Return the conjugate of each row's loss at ``-beta``."""
         side = np.where(beta < 0.0, self.mu, 1.0)
         edge = np.where(beta < 0.0, 1.0 + self.theta, 1.0 - self.theta)
-        conjugate = beta * (0.25 * beta / (prices * side) - edge)
-        return np.maximum(prices * (short**2 + self.mu * beyond**2) + conjugate + beta * margins, 0.0)
+        return beta * (0.25 * beta / (self.prices(weights) * side) - edge)
+
+    def slope(self, margins, weights):
+        """Return the derivative of the objective by each margin."""
+        short, beyond = self.deviations(margins)
+        return 2.0 * self.prices(weights) * (self.mu * beyond - short)
+
+    def curvature(self, margins, weights):
+        """Return the second derivative by each margin; zero within the band and on its edges."""
+        low, high = margins < 1.0 - self.theta, margins > 1.0 + self.theta
+        return 2.0 * self.prices(weights) * (low + self.mu * high)
+
+    @staticmethod
+    def row_slope(objective, margin, weight, total):
+        """Return slope and curvature of one row's loss."""
+        price = 2.0 * objective.lam * weight / (total * (1.0 - objective.theta) ** 2)
+        if margin < 1.0 - objective.theta:
+            return price * (margin - 1.0 + objective.theta), price
+        if margin > 1.0 + objective.theta:
+            return objective.mu * price * (margin - 1.0 - objective.theta), objective.mu * price
+        return 0.0, 0.0
+
+    @staticmethod
+    def coordinate_step(objective, base, square, weight, total, mean):
+        """Return dual variable and multiplier of one row after an exact step; see :func:`coordinate_step`."""
+        compliance = 0.5 * total * (1.0 - objective.theta) ** 2 / (objective.lam * weight)
+        a = 0.0
+        if base < 1.0 - objective.theta:
+            a = (1.0 - objective.theta - base) / (square + compliance)
+        elif base > 1.0 + objective.theta:
+            a = (1.0 + objective.theta - base) / (square + compliance / objective.mu)
+        return a, a
 
 
 class SemiVariance(NamedTuple):
@@ -248,60 +343,37 @@ class HullDistance(NamedTuple):
     lam: float  # price of uneven distributions
 
 
-def _ldm_step(objective, base, square, weight, total, mean):
-    quadratic = 4.0 * objective.lambda1 * weight / total
-    upper = objective.C * weight
-    linear = objective.lambda2 * weight / total + quadratic * mean
-    stiff = 1.0 + square * quadratic
-    free = (base + square * linear) / stiff  # the margin without a multiplier
-    if free >= 1.0:
-        beta = 0.0
-    elif free + square * upper / stiff <= 1.0:
-        beta = upper
-    else:
-        beta = (1.0 - free) * stiff / square
-    return beta + linear - quadratic * (free + square * beta / stiff), beta
-
-
-def _odm_step(objective, base, square, weight, total, mean):
-    give = 0.5 * total * (1.0 - objective.theta) ** 2 / (objective.lam * weight)
-    a = 0.0
-    if base < 1.0 - objective.theta:
-        a = (1.0 - objective.theta - base) / (square + give)
-    elif base > 1.0 + objective.theta:
-        a = (1.0 + objective.theta - base) / (square + give / objective.mu)
-    return a, a
-
-
-def _odm_row_slope(objective, margin, weight, total):
-    price = 2.0 * objective.lam * weight / (total * (1.0 - objective.theta) ** 2)
-    if margin < 1.0 - objective.theta:
-        return price * (margin - 1.0 + objective.theta), price
-    if margin > 1.0 + objective.theta:
-        return objective.mu * price * (margin - 1.0 - objective.theta), objective.mu * price
-    return 0.0, 0.0
-
-
-# Compiled code has no methods: it finds the formulas of an objective in these tables, by its type.
-_STEP = {LDM: _ldm_step, ODM: _odm_step}
-_ROW_SLOPE = {ODM: _odm_row_slope}
+# Compiled code has no methods: it finds an objective's static functions by the objective's type.
 
 
 def coordinate_step(objective, base, square, weight, total, mean):
     """Return dual variable and multiplier of one row after an exact step (see the coordinate descent solver)."""
-    return _STEP[type(objective)](objective, base, square, weight, total, mean)
+    return objective.coordinate_step(objective, base, square, weight, total, mean)
 
 
 @overload(coordinate_step)
 def _compiled_step(objective, base, square, weight, total, mean):
-    return _STEP[objective.instance_class]
+    return objective.instance_class.coordinate_step
 
 
 def row_slope(objective, margin, weight, total):
     """Return the slope and the curvature of one row's loss; for objectives with a piecewise linear slope."""
-    return _ROW_SLOPE[type(objective)](objective, margin, weight, total)
+    return objective.row_slope(objective, margin, weight, total)
 
 
 @overload(row_slope)
 def _compiled_slope(objective, margin, weight, total):
-    return _ROW_SLOPE[objective.instance_class]
+    return objective.instance_class.row_slope
+
+
+def compiled_for(objective, function):
+    """Return a compiled function that takes this objective, for one of another package without Numba's cache.
+
+    The cache on disk names the classes of the arguments; a process that cannot import one of them could load nothing.
+    """
+    return function if type(objective).__module__ == __name__ else _without_cache(function)
+
+
+@functools.cache
+def _without_cache(function):
+    return njit(nogil=True)(function.py_func)

@@ -3,8 +3,19 @@
 import numpy as np
 import pytest
 
-from margindist.objectives import LDM
-from margindist.solvers._solution import Problem, Solution, Status, better, certify, conclude, hand_over, inseparable
+from margindist.objectives import LDM, ODM
+from margindist.solvers import interior_point, newton
+from margindist.solvers._solution import (
+    Options,
+    Problem,
+    Solution,
+    Status,
+    better,
+    certify,
+    conclude,
+    hand_over,
+    inseparable,
+)
 from margindist.spaces.rows import as_rows
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
@@ -112,3 +123,12 @@ def test_rounding_of_far_margins_does_not_leave_the_dual_domain():
     margins, weights = 7.6e7 / 3.0 + 1e-3 * rng.normal(size=10), rng.random(10) + 0.5
     a = LDM(100.0, 1e6, 600.0).dual_coef(np.zeros(10), margins, weights)
     assert a.sum() == pytest.approx(600.0, rel=1e-11)
+
+
+def test_solvers_say_what_an_objective_lacks():
+    problem = Problem(LDM(1.0, 0.0, 0.0), as_rows(np.eye(2)), np.array([1.0, -1.0]), np.ones(2))
+    with pytest.raises(TypeError, match="Newton's method expects an objective with curvature, row_slope, got LDM"):
+        newton.solve(problem, Options())
+    smooth = problem._replace(objective=ODM(1.0, 0.4, 0.2))
+    with pytest.raises(TypeError, match=r"The interior point method expects .* got ODM without cap, bend, pull"):
+        interior_point.solve(smooth, Options())

@@ -3,35 +3,33 @@
 import copy
 from collections.abc import Callable, Sequence
 from itertools import groupby
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from margindist.estimators._base import MarginClassifier, fitting
-from margindist.estimators._parameters import (
-    COMMON_PARAMETERS,
-    KERNEL_PARAMETERS,
-    NON_NEGATIVE,
-    POSITIVE,
-    POSITIVE_INTEGER,
-    Requirement,
-    one_of,
-    optional,
-)
+from margindist.estimators._objective import ObjectiveClassifier
+from margindist.estimators._parameters import NON_NEGATIVE, POSITIVE, Requirement, one_of
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.objectives import ODM
-from margindist.solvers import coordinate_descent, multiclass, newton
-from margindist.solvers._kernel_certificate import solve_in_space, solve_joint_in_space
-from margindist.solvers._solution import Options, Problem, Status, gained
+from margindist.solvers import multiclass, newton
+from margindist.solvers._kernel_certificate import solve_joint_in_space
+from margindist.solvers._solution import Options, Problem
 from margindist.solvers.proximal_newton import is_favourable
 from margindist.spaces.rows import n_columns
 
-_FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
 _PAPER_LAMS = tuple(2.0**k for k in range(0, 21, 2))
 
 
-class ODMClassifier(MarginClassifier):
+_REQUIREMENTS = {
+    "lam": POSITIVE,
+    "mu": Requirement(lambda value: POSITIVE.test(value) and value <= 1, "in (0, 1]"),
+    "theta": Requirement(lambda value: NON_NEGATIVE.test(value) and value < 1, "in [0, 1)"),
+    "multi_class": one_of("direct", "ovr"),
+    "outer": one_of("concave", "frozen"),
+}
+
+
+class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMENTS):
     r"""Optimal margin distribution machine: all margins in a band around 1, neither short of it nor far beyond.
 
     For two classes it minimises, over margins :math:`z_i = y_i f(x_i)`,
@@ -200,19 +198,6 @@ class ODMClassifier(MarginClassifier):
     True
     """
 
-    _requirements = {
-        **KERNEL_PARAMETERS,
-        **COMMON_PARAMETERS,
-        "lam": POSITIVE,
-        "mu": Requirement(lambda value: POSITIVE.test(value) and value <= 1, "in (0, 1]"),
-        "theta": Requirement(lambda value: NON_NEGATIVE.test(value) and value < 1, "in [0, 1)"),
-        "n_components": optional(POSITIVE_INTEGER),
-        "cache_size": POSITIVE,
-        "multi_class": one_of("direct", "ovr"),
-        "outer": one_of("concave", "frozen"),
-        "solver": one_of("auto", "newton", "coordinate-descent"),
-    }
-
     def __init__(
         self,
         lam: float = 256,
@@ -258,101 +243,30 @@ class ODMClassifier(MarginClassifier):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
-    @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit the model.
+    def _is_joint(self):
+        return self.multi_class == "direct" and len(self.classes_) > 2
 
-        Parameters
-        ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
-            Training samples, or their Gram matrix for ``kernel="precomputed"``. float32 and float64 are not copied.
+    def _pick_solver(self, rows):
+        if self.solver == "auto" and self._is_joint():
+            return "newton" if is_favourable(rows, len(self.classes_)) else "coordinate-descent"
+        return super()._pick_solver(rows)
 
-        y : array-like of shape (n_samples,)
-            Labels of any kind.
-
-        sample_weight : array-like of shape (n_samples,), default=None
-            How often each row counts: 2 is the row twice, 0 its absence.
-
-        Returns
-        -------
-        ODMClassifier
-            Itself.
-        """
-        self._check_parameters()
-        data = self._validate_training_data(X, y, sample_weight)
-        objective = ODM(float(self.lam), float(self.mu), float(self.theta))
-        self.solver_ = self.solver
-        space = self._space(data)
-        self.certified_problem_ = space.certified
-        self._refuse_beyond_memory(*space.memory_of_rows)
-        joint = self.multi_class == "direct" and len(self.classes_) > 2
-        self.solver_ = self._pick_solver(space.rows, joint)
-        solve_one = self._solve_joint if joint else self._solve
-        rngs = self._rng().spawn(len(self.classes_))
-
-        def solve(k, labels, report):
-            problem = Problem(objective, space.rows, labels, data.weights)
-            options = Options(self.tol, self.max_iter, rngs[k], report)
-            return solve_one(space, problem, options, self._last_solution(k, space, joint))
-
-        solutions = self._solve_each(solve, data.codes, X, y, space=space, joint=joint)
-        self._store_solutions(space, solutions, joint)
-        return self
-
-    def _pick_solver(self, rows, joint):
-        if self.solver != "auto":
-            return self.solver
-        few = is_favourable(rows, len(self.classes_)) if joint else n_columns(rows) <= _FEW_COLUMNS
-        return "newton" if few else "coordinate-descent"
-
-    def _solve(self, space, problem, options, start):
-        """Solve one two-class problem; in a kernel's space, prove the solution for the kernel."""
-        at_zero = problem.objective.value(0.0, np.zeros(space.n_rows), problem.weights)
-        options = self._for_rows(space, options)
+    def _solve(self, problem, options, start):
+        if not self._is_joint():
+            return super()._solve(problem, options, start)
+        options = self._options_on_rows(problem.space, options)
 
         def solve_on(rows, start):
-            return self._solve_two_class(problem._replace(space=rows), options, start)
+            on_rows = problem._replace(space=rows)
+            return multiclass.solve(on_rows, options, start, outer=self.outer, method=self.solver)
 
-        return solve_in_space(space, problem, lambda value: self.tol * gained(value, at_zero), solve_on, start)
+        return solve_joint_in_space(problem.space, problem, self.tol, solve_on, start)
 
-    def _solve_joint(self, space, problem, options, start):
-        options = self._for_rows(space, options)
-
-        def solve_on(rows, start):
-            return multiclass.solve(problem._replace(space=rows), options, start, outer=self.outer, method=self.solver)
-
-        return solve_joint_in_space(space, problem, self.tol, solve_on, start)
-
-    def _for_rows(self, space, options):
-        """Return the options with a tighter tolerance where a proof for the kernel adds to the gap on its features."""
-        return options if space.factor() is None else options._replace(tol=0.5 * self.tol)
-
-    def _solve_two_class(self, problem, options, start):
-        if self.solver_ == "newton":
-            return newton.solve(problem, options, start)
-        first = coordinate_descent.solve(problem, options, start)
-        if first.status is not Status.STALLED:
-            return first
-        second = newton.solve(problem, options, first)
-        return second._replace(n_iter=first.n_iter + second.n_iter)
-
-    def _last_solution(self, k, space, joint):
-        """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
-        last = getattr(self, "_warm", ()) if self.warm_start else ()
-        shape = (len(self.classes_), space.n_coefficients) if joint else (space.n_coefficients,)
-        if k >= len(last) or last[k].coef.shape != shape:
-            return None
-        known = last[k].dual.beta if joint else last[k].dual
-        return last[k] if len(known) == space.n_rows else None
-
-    def _store_solutions(self, space, solutions, joint):
-        self._store_convergence(solutions)
-        self._store(space, [solution.coef for solution in solutions])
-        if joint:
+    def _store_solutions(self, solutions):
+        super()._store_solutions(solutions)
+        if self._is_joint():
             self.objective_history_ = solutions[0].extra["history"]
             self.stop_reason_ = str(solutions[0].status)
-        if self.warm_start:
-            self._warm = solutions
 
 
 class ODMClassifierCV(GridSearchClassifier):
@@ -515,10 +429,9 @@ class ODMClassifierCV(GridSearchClassifier):
         data = fold.data
         estimator = fold.estimator
         space = fold.space()
-        joint = self.multi_class == "direct" and len(estimator.classes_) > 2
-        if joint:
+        if estimator._is_joint():
             found, behind = self._solve_joint(estimator, space.rows, data, points)
-        elif estimator._pick_solver(space.rows, joint) == "newton":
+        elif estimator._pick_solver(space.rows) == "newton":
             found, behind = self._solve_two_class(estimator, space.rows, data, points)
         else:
             return self._fit_each(fold, points)

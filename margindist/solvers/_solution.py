@@ -94,6 +94,16 @@ class Solution(NamedTuple):
         return self.objective + self.error
 
 
+def require(objective, algorithm, *members):
+    """Raise an error if an objective lacks what an algorithm asks it for."""
+    missing = [name for name in members if not hasattr(objective, name)]
+    if missing:
+        raise TypeError(
+            f"{algorithm} expects an objective with {', '.join(members)}, got {type(objective).__name__} without "
+            f"{', '.join(missing)}; choose another solver, or give the objective what is missing."
+        )
+
+
 def conclude(found, tol, ended):
     """Return what a solver found with its status: optimal if and only if the certified gap is at most ``tol``.
 

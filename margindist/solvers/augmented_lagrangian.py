@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
-from margindist.solvers._solution import Status, better, certify, conclude
+from margindist.solvers._solution import Status, better, certify, conclude, require
 from margindist.spaces.rows import add_rows, inner_products, n_columns, scores, some_scores, squares
 
 _MOST_STEPS = 1000
@@ -49,6 +49,7 @@ def solve(problem, options, start=None):
     Solution
     """
     objective, rows, signs, weights = problem
+    require(objective, "The augmented Lagrangian method", "cap", "bend", "pull")
     tol, max_iter = options.tol, options.limit(_MOST_STEPS)
     model = _Model(objective, rows, signs, weights)
     w, beta = np.zeros(n_columns(rows)), np.zeros(len(signs))

@@ -41,7 +41,7 @@ from scipy.linalg.blas import dgemm
 
 from margindist.solvers import interior_point
 from margindist.solvers._kernel_certificate import certify_multipliers, inseparable_rows
-from margindist.solvers._solution import Options, Problem, Status, better, conclude, relative
+from margindist.solvers._solution import Options, Problem, Status, better, conclude, relative, require
 from margindist.solvers.coordinate_descent import passes_left
 from margindist.spaces.features import cholesky_factor, partial_cholesky
 from margindist.spaces.gram import FullGram
@@ -104,6 +104,7 @@ def solve(problem, options, start=None):
         ``coef`` has one coefficient per row; status "infeasible" says that a hard margin does not exist.
     """
     objective, gram, signs, weights = problem
+    require(objective, "Block descent", "cap", "bend", "pull")
     tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)
     factor = partial_cholesky(gram, _RANK, options.generator())
     exact = factor.remainder <= _NOTHING * gram.diagonal.sum()

@@ -17,8 +17,8 @@ the gap falls so slowly that ``max_iter`` passes would not do.
 import numpy as np
 from numba import njit
 
-from margindist.objectives import coordinate_step
-from margindist.solvers._solution import Status, better, certify, conclude
+from margindist.objectives import compiled_for, coordinate_step
+from margindist.solvers._solution import Status, better, certify, conclude, require
 from margindist.spaces.rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
 
 _MOST_PASSES = 1000
@@ -43,9 +43,11 @@ def solve(problem, options, start=None):
     Solution
     """
     objective, rows, signs, weights = problem
+    require(objective, "Coordinate descent", "coordinate_step")
     tol, max_iter = options.tol, options.limit(_MOST_PASSES)
     m, d = n_rows(rows), n_columns(rows)
     rng = options.generator()
+    sweep = compiled_for(objective, _sweep)
     everything, total = np.arange(m), weights.sum()
     squares(rows, lengths := np.empty(m))
     if objective.hard and not lengths.all():  # a row of zeros has margin 0 whatever the weights: its multiplier says so
@@ -59,8 +61,8 @@ def solve(problem, options, start=None):
     best, look, active, bar = None, _FIRST_LOOK, everything, np.inf
     for n_iter in range(1, max_iter + 1):
         order = rng.permutation(active)
-        idle = 0.0 if np.isinf(bar) else 0.1 * bar * objective.drift(total)
-        kept, bar = _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, idle, a, beta, w)
+        idle = 0.0 if np.isinf(bar) else 0.1 * bar * objective.dual_rate(total)
+        kept, bar = sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, idle, a, beta, w)
         active = order[:kept]
         if len(order) == m:
             mean = mean_row @ w

@@ -30,7 +30,7 @@ import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 
-from margindist.solvers._solution import Status, certify, conclude
+from margindist.solvers._solution import Status, certify, conclude, require
 from margindist.spaces.rows import (
     add_rows,
     as_rows,
@@ -92,6 +92,7 @@ def solve(problem, options, start=None):
     Solution
     """
     objective, rows, signs, weights = problem
+    require(objective, "The interior point method", "cap", "bend", "pull")
     if n_rows(rows) < n_columns(rows):
         return _solve_in_span(problem, options, start)
     everything = np.arange(n_rows(rows))

@@ -21,8 +21,8 @@ import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from margindist.objectives import row_slope
-from margindist.solvers._solution import Solution, Status, conclude, gained
+from margindist.objectives import compiled_for, row_slope
+from margindist.solvers._solution import Solution, Status, conclude, gained, require
 from margindist.spaces.rows import (
     SparseRows,
     add_rows,
@@ -69,6 +69,7 @@ def solve(problem, options, start=None, *, method="auto", directions=None):
         Its ``dual`` is the negative slope of the loss at each margin.
     """
     objective, rows, signs, weights = problem
+    require(objective, "Newton's method", "curvature", "row_slope")
     tol, max_iter, report = options.tol, options.limit(_MOST_STEPS), options.report
     direction = newton_directions(rows, method) if directions is None else directions
     everything = np.arange(n_rows(rows))
@@ -222,11 +223,12 @@ def newton_directions(rows, method="auto"):
 
 def _exact_step(objective, w, dw, z, dz, weights):
     """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t."""
+    slope_along = compiled_for(objective, _slope_along)
     linear, square = w @ dw, dw @ dw
     total = weights.sum()
     low, high, t = 0.0, np.inf, 1.0
     for _ in range(100):
-        slope, bend = _slope_along(objective, weights, total, z, dz, t)
+        slope, bend = slope_along(objective, weights, total, z, dz, t)
         slope += linear + t * square
         low, high = (t, high) if slope < 0.0 else (low, t)
         ahead = t - slope / (bend + square)

@@ -18,7 +18,7 @@ import numpy as np
 from numba import njit
 
 from margindist.solvers import coordinate_descent
-from margindist.solvers._solution import Options, Problem, Solution, Status, conclude, relative
+from margindist.solvers._solution import Options, Problem, Solution, Status, conclude, relative, require
 from margindist.spaces.rows import n_columns, n_rows, row_add, row_dot, scores, squares, take_rows
 
 _PASSES = 5  # the paper's T
@@ -66,6 +66,7 @@ def solve(problem, options, start=None):
     Solution
     """
     objective, rows, signs, weights = problem
+    require(objective, "Averaged stochastic gradient descent", "cap", "bend", "pull")
     rng, ended = options.generator(), Status.ITERATION_LIMIT
     eta = calibrate(objective, rows, signs, weights, rng)
     state = new_state(n_columns(rows))

@@ -1,0 +1,172 @@
+"""Classifiers that minimise an objective with a piecewise linear slope, on rows or in the space of a kernel."""
+
+from inspect import Parameter, Signature
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._parameters import (
+    COMMON_PARAMETERS,
+    KERNEL_PARAMETERS,
+    POSITIVE,
+    POSITIVE_INTEGER,
+    one_of,
+    optional,
+)
+from margindist.solvers import coordinate_descent, newton
+from margindist.solvers._kernel_certificate import solve_in_space
+from margindist.solvers._solution import Options, Problem, Status, gained
+from margindist.spaces.rows import n_columns
+
+_FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
+_PARAMETERS = {
+    "kernel": "linear",
+    "gamma": "scale",
+    "degree": 3,
+    "coef0": 0.0,
+    "n_components": None,
+    "fit_intercept": True,
+    "solver": "auto",
+    "tol": 1e-4,
+    "max_iter": 1000,
+    "cache_size": 2000,
+    "warm_start": False,
+    "class_weight": None,
+    "random_state": None,
+    "verbose": 0,
+    "n_jobs": None,
+}  # of a declared classifier, beside those of its objective; as in ODMClassifier
+
+
+class ObjectiveClassifier(MarginClassifier):
+    r"""Base of classifiers that minimise :math:`\tfrac12 \|w\|^2 + \varphi(z)` for one objective.
+
+    A subclass is a declaration: ``class MyClassifier(ObjectiveClassifier, objective=MyObjective, requirements={...})``.
+    The fields of the objective, with their defaults, are its first parameters; the others are those of every such
+    classifier. One with a constructor of its own keeps it.
+    """
+
+    _requirements = {
+        **KERNEL_PARAMETERS,
+        **COMMON_PARAMETERS,
+        "n_components": optional(POSITIVE_INTEGER),
+        "cache_size": POSITIVE,
+        "solver": one_of("auto", "newton", "coordinate-descent"),
+    }
+
+    def __init_subclass__(cls, *, objective, requirements, **named):
+        super().__init_subclass__(**named)
+        cls._objective = objective
+        cls._requirements = {**cls._requirements, **requirements}
+        if "__init__" not in vars(cls):
+            cls.__init__ = _constructor(objective)
+
+    @fitting
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            Training samples, or their Gram matrix for ``kernel="precomputed"``. float32 and float64 are not copied.
+
+        y : array-like of shape (n_samples,)
+            Labels of any kind.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each row counts: 2 is the row twice, 0 its absence.
+
+        Returns
+        -------
+        Self
+            Itself.
+        """
+        self._check_parameters()
+        data = self._validate_training_data(X, y, sample_weight)
+        objective = self._objective(*(float(getattr(self, name)) for name in self._objective._fields))
+        self.solver_ = self.solver
+        space = self._space(data)
+        self._refuse_beyond_memory(*space.memory_of_rows)
+        self.certified_problem_ = space.certified
+        self.solver_ = self._pick_solver(space.rows)
+        rngs = self._rng().spawn(len(self.classes_))
+
+        def solve(k, labels, report):
+            problem = Problem(objective, space, labels, data.weights)
+            options = Options(self.tol, self.max_iter, rngs[k], report)
+            return self._solve(problem, options, self._last_solution(k, space))
+
+        solutions = self._solve_each(solve, data.codes, X, y, space=space, joint=self._is_joint())
+        self._store(space, [solution.coef for solution in solutions])
+        self._store_solutions(solutions)
+        return self
+
+    def _is_joint(self):
+        """Tell whether all classes make one problem; a subclass that does so solves it."""
+        return False
+
+    def _pick_solver(self, rows):
+        if self.solver != "auto":
+            return self.solver
+        return "newton" if n_columns(rows) <= _FEW_COLUMNS else "coordinate-descent"
+
+    def _solve(self, problem, options, start):
+        """Solve one two-class problem; in a kernel's space, prove the solution for the kernel."""
+        space = problem.space
+        at_zero = problem.objective.value(0.0, np.zeros(space.n_rows), problem.weights)
+        options = self._options_on_rows(space, options)
+
+        def solve_on(rows, start):
+            return self._solve_on_rows(problem._replace(space=rows), options, start)
+
+        return solve_in_space(space, problem, lambda value: self.tol * gained(value, at_zero), solve_on, start)
+
+    def _options_on_rows(self, space, options):
+        """Return the options, with a tighter tolerance where a proof for the kernel adds to the gap on its features."""
+        return options if space.factor() is None else options._replace(tol=0.5 * self.tol)
+
+    def _solve_on_rows(self, problem, options, start):
+        """Call the solver; coordinate descent that stalls hands over to Newton's method."""
+        if self.solver_ == "newton":
+            return newton.solve(problem, options, start)
+        first = coordinate_descent.solve(problem, options, start)
+        if first.status is not Status.STALLED:
+            return first
+        second = newton.solve(problem, options, first)
+        return second._replace(n_iter=first.n_iter + second.n_iter)
+
+    def _last_solution(self, k, space):
+        """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
+        last = getattr(self, "_warm", ()) if self.warm_start else ()
+        shape = (space.n_coefficients,)
+        if self._is_joint():
+            shape = (len(self.classes_), *shape)
+        if k >= len(last) or last[k].coef.shape != shape:
+            return None
+        known = last[k].dual.beta if self._is_joint() else last[k].dual
+        return last[k] if len(known) == space.n_rows else None
+
+    def _store_solutions(self, solutions):
+        self._store_convergence(solutions)
+        if self.warm_start:
+            self._warm = solutions
+
+
+def _constructor(objective):
+    """Return a constructor that takes the objective's fields, and the common parameters by keyword."""
+    defaults = {**dict.fromkeys(objective._fields, Parameter.empty), **objective._field_defaults}
+    first = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=value) for name, value in defaults.items()]
+    others = [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in _PARAMETERS.items()]
+    own = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+    expected = Signature([own, *first, *others])
+
+    def __init__(self, *args, **named):
+        given = expected.bind(self, *args, **named)
+        given.apply_defaults()
+        for name, value in list(given.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = expected
+    return __init__
