@@ -273,3 +273,11 @@ def test_leave_one_out_without_digits_is_an_error():
     X = np.array([[1e9, 0.0, 0.0, 0.0], [1e9, 1.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]])
     with pytest.raises(ValueError, match="leave-one-out scores are not finite"):
         LSSVMClassifier().path(X, [0, 1, 0], [1.0])
+
+
+@pytest.mark.parametrize("space", ["dual", "empirical"])
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning")
+def test_multipliers_prove_what_small_residuals_cannot(space, rng):
+    X, y = rng.integers(-9, 10, (20, 200)).astype(float), rng.integers(0, 2, 20)
+    model = LSSVMClassifier(1e9 if space == "dual" else 1e5, space=space).fit(X, y)
+    assert model.duality_gap_ < 1e-10

@@ -343,12 +343,13 @@ class LSSVMClassifier(MarginClassifier):
     def _certify_in_empirical_space(self, solutions, K, data, targets):
         """Return coefficients of kernel values, proved by the features that K is used up for."""
         root = np.sqrt(data.sample_weights)
-        weights = [root * (K @ solution.coef[: len(root)]) for solution in solutions]
+        multipliers = [solution.coef[: len(root)] for solution in solutions]
+        weights = [root * (K @ betas) for betas in multipliers]
         K *= root
         features = as_rows(K, self.fit_intercept)
         proved = []
-        for target, w in zip(targets, weights, strict=True):
-            found = certify_weights(features, target, data.weights, float(self.C), w, tol=self.tol)
+        for target, w, betas in zip(targets, weights, multipliers, strict=True):
+            found = certify_weights(features, target, data.weights, float(self.C), w, betas, tol=self.tol)
             proved.append(found._replace(coef=np.append(root * w, found.coef[len(root) :])))
         return proved
 

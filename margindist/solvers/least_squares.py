@@ -21,7 +21,11 @@ factorisation of d × d, whatever the number of targets.
 
 **Certificate.** :math:`\alpha_i = C s_i e_i` is dual feasible for every w with its own bias, and then
 :math:`P(w, b) - D(\alpha) = \tfrac12 \|w - \sum_i \alpha_i \varphi(x_i)\|^2`: half the squared residual of the system
-bounds the distance to the optimum.
+bounds the distance to the optimum. At high prices C the residuals :math:`e_i` are differences with few digits; then
+the multipliers that w was made of are the better dual point, for any of them
+
+.. math:: P(w, b) - D(\alpha) = \tfrac12 \|w - \sum_i \alpha_i \varphi(x_i)\|^2
+          + \tfrac C2 \sum_i s_i \bigl(e_i - \tfrac{\alpha_i}{C s_i}\bigr)^2 .
 
 What rounding can have done to residuals and sums is added to it. Where that and the residual exceed the tolerance, the
 solution is refined: the same factor (or eigenvectors, where 1/C is lost beside the matrix and a Cholesky factor does
@@ -171,13 +175,13 @@ def solve_gram(K, targets, weights, C, fit_bias, tol=1e-8):
     return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
 
 
-def certify_weights(rows, target, weights, C, w, *, feature_weights=None, tol=1e-8):
-    """Return the solution that weights of the features are, with its proof; arguments as :func:`conjugate_gradients`.
+def certify_weights(rows, target, weights, C, w, multipliers, *, tol=1e-8):
+    """Return the solution that weights w of the columns are, proved by the multipliers that they were made of.
 
-    The bias, if there is one, is that of the weights.
+    Other arguments as in :func:`conjugate_gradients`. The bias, if there is one, is that of the weights.
     """
-    features = _Features(rows._replace(bias=0.0), feature_weights)
-    found = features.certify(target, weights, C, w, bool(rows.bias))
+    features = _Features(rows._replace(bias=0.0), None)
+    found = features.certify(target, weights, C, w, bool(rows.bias), multipliers)
     return conclude(found._replace(n_iter=1), tol, Status.STALLED)
 
 
@@ -343,7 +347,7 @@ class _Features(NamedTuple):
             bias += shift
         return errors, bias
 
-    def certify(self, target, weights, C, w, centre):
+    def certify(self, target, weights, C, w, centre, multipliers=None):
         errors, bias = self.errors(target, weights, w, centre)
         alpha = C * weights * errors
         off = w - self.transposed(alpha)
@@ -357,7 +361,13 @@ class _Features(NamedTuple):
         moved = rounding(n_columns(self.rows) + len(w), 2.0) * reach * length
         astray = rounding(len(target), 2.0) * (reach @ np.abs(alpha)) + abs(alpha.sum()) * reach.max() * centre
         distance = 0.5 * (np.linalg.norm(off) + astray) ** 2
-        gap = _gaps(np.array([value]), distance, C * weights, errors[:, None], moved[:, None])[0]
+        other = np.inf
+        if multipliers is not None:
+            apart = np.linalg.norm(w - self.transposed(multipliers))
+            apart += rounding(len(target), 2.0) * (reach @ np.abs(multipliers))
+            columns = multipliers[:, None], errors[:, None], moved[:, None]
+            other = _multiplier_distances(*columns, C * weights, np.array([bias]), reach.max() * centre, apart)
+        gap = _gaps(np.array([value]), distance, C * weights, errors[:, None], moved[:, None], others=other)[0]
         return Solution(np.append(coef, bias) if centre else coef, alpha, value, float(gap))
 
     def _sum(self, scales):
@@ -512,20 +522,39 @@ class _GramPoint(NamedTuple):
         values = 0.5 * np.einsum("ik,ik->k", alphas, images)
         values += 0.5 * np.einsum("i,ik,ik->k", prices, residuals, residuals)
         own = 0.5 * np.einsum("ik,ik->k", np.abs(alphas), errors)
-        gaps = _gaps(values, 0.5 * np.maximum(distance, 0.0), prices, residuals, errors, own)
+        others = _multiplier_distances(alphas, residuals, errors, prices, biases, lengths.max() * self.fit_bias)
+        gaps = _gaps(values, 0.5 * np.maximum(distance, 0.0), prices, residuals, errors, own, others)
         coefs = np.vstack([alphas, biases]) if self.fit_bias else alphas
         solutions = _solutions(coefs, alphas, values, gaps)
         return _Certified(gaps, off, solutions, alphas=alphas, biases=biases)
 
 
-def _gaps(values, distances, prices, residuals, errors, own=0.0):
+def _multiplier_distances(alphas, residuals, errors, prices, biases, longest, apart=0.0):
+    """Return how far the objectives can be above their minima, the multipliers taken for the dual points.
+
+    ``apart`` is how far the weights are from those that the multipliers make. With a bias (``longest``, the length of
+    the longest row, is not zero) a dual point's entries add up to zero: what they lack of that is taken from all.
+    """
+    rounded = errors + 8.0 * np.finfo(float).eps * (1.0 + np.abs(biases))
+    short = np.abs(residuals - alphas / prices[:, None]) + rounded
+    short = np.sqrt(np.einsum("i,ik->k", prices, short**2))
+    if longest:
+        lack = np.abs(alphas.sum(axis=0)) + rounding(len(alphas), 0.0) * np.abs(alphas).sum(axis=0)
+        short += lack / np.sqrt(prices.sum())
+        apart = apart + lack * longest
+    return 0.5 * short**2 + 0.5 * apart**2
+
+
+def _gaps(values, distances, prices, residuals, errors, own=0.0, others=np.inf):
     """Return relative gaps from half the squared distances to the dual point and the errors of the residuals.
 
     The dual point is made from residuals as computed; exact ones would add half their price times the squared error to
-    the gap, and give another value: by ``own`` for the squared length, and by their prices. No minimum is negative.
+    the gap, and give another value: by ``own`` for the squared length, and by their prices. ``others`` are distances by
+    other dual points. No minimum is negative.
     """
     moved = own + np.einsum("i,ik->k", prices, np.abs(residuals) * errors)
     distances = distances + 0.5 * np.einsum("i,ik->k", prices, errors**2)
+    distances = np.minimum(distances, others)
     return (np.minimum(distances, values) + material(moved, values)) / np.maximum(values, np.finfo(float).tiny)
 
 
