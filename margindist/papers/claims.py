@@ -43,29 +43,35 @@ def verdicts(found: Findings) -> list[Verdict]:
 
 def disagreements(found: Findings) -> list[str]:
     """Return a sentence for every column that mostly is not within one printed standard deviation, with its reason."""
-    said = []
-    for method in found.experiment.methods:
-        own = [distance for _, key, distance in found.compared() if key == method.key]
+    reasons = {**found.experiment.paper.reasons, **found.experiment.reasons}
+    sentences = []
+    for method, label in found.labels.items():
+        own = [distance for _, key, distance in found.compared() if key == method]
         near = sum(abs(distance) <= 1 for distance in own)
         if own and near < _AGREES * len(own):
-            reasons = {**found.experiment.paper.reasons, **found.experiment.reasons}
-            said.append(
-                f"{method.label}: {near} of {len(own)} within one printed standard deviation, on average "
-                f"{np.mean(own):+.1f}. {reasons.get(method.key, 'The reason is not known.')}"
+            sentences.append(
+                f"{label}: {near} of {len(own)} within one printed standard deviation, on average "
+                f"{np.mean(own):+.1f}. {reasons.get(method, 'The reason is not known.')}"
             )
-    return said
+    return sentences
 
 
 def _counts(counts):
     return "/".join(map(str, counts))
 
 
+def _holds(wholly, partly):
+    """Return whether a conclusion holds, from whether all of it does and whether some of it does."""
+    if wholly:
+        return "yes"
+    return "in part" if partly else "no"
+
+
 def _share(counts, printed):
     """Whether wins are nearly as frequent as in print, or at least twice as frequent as losses."""
-    n, m = sum(counts), sum(printed)
-    if counts[0] / n >= _AS_FREQUENT * printed[0] / m:
-        return "yes"
-    return "in part" if counts[0] >= max(1, 2 * counts[2]) else "no"
+    wins, _, losses = counts
+    as_frequent = wins / sum(counts) >= _AS_FREQUENT * printed[0] / sum(printed)
+    return _holds(as_frequent, wins >= max(1, 2 * losses))
 
 
 def _ldm_table(found: Findings) -> list[Verdict]:
@@ -98,7 +104,7 @@ def _against_all(found: Findings, label: str) -> list[Verdict]:
     rivals = [rival for rival in found.rivals if rival.printed is not None and sum(rival.paper_test)]
     if not rivals:
         return []
-    names = {method.key: method.label for method in found.experiment.methods}
+    names = found.labels
     ours = np.sum([rival.paper_test for rival in rivals], axis=0)
     printed = np.sum([rival.printed for rival in rivals], axis=0)
     each = ", ".join(f"{names[r.method]} {_counts(r.paper_test)} ({_counts(r.printed)})" for r in rivals)
@@ -117,7 +123,7 @@ def _mamc_table(found: Findings) -> list[Verdict]:
     gain = means["mamc-b"] - means["mamc"]
     n = len(found.complete)
     return [
-        Verdict("yes" if lead and last else "in part" if lead or last else "no", (
+        Verdict(_holds(lead and last, lead or last), (
             f"averages over {n} data sets are EMAMC {means['emamc']:.3f}, L1 SVM {means['l1-svm']:.3f}, MAMC_bs "
             f"{means['mamc-bs']:.3f}, MAMC_b {means['mamc-b']:.3f}, MAMC {means['mamc']:.3f}."
         )),
@@ -132,13 +138,13 @@ def _mamc_times(found: Findings) -> list[Verdict]:
     mean = {m: found.average(m) for m in found.methods}
     if {"mamc", "mamc-b", "mamc-bs", "mamc-bsg", "emamc", "l1-svm"} - mean.keys() or not found.complete:
         return []
-    names = {method.key: method.label for method in found.experiment.methods}
+    names = found.labels
     each = ", ".join(f"{names[m]} {mean[m]:.2g} s" for m in sorted(mean, key=mean.get))
     fastest = min(mean, key=mean.get)
     near = max(mean["mamc-b"], mean["mamc-bs"]) <= 3.0 * mean["mamc"]
     more = mean["mamc-bsg"] > mean["mamc-bs"]
-    said = [mean["mamc"] <= 1.2 * mean[fastest], near, more]
-    quick = Verdict("yes" if all(said) else "in part" if any(said) else "no", (
+    claims = [mean["mamc"] <= 1.2 * mean[fastest], near, more]
+    quick = Verdict(_holds(all(claims), any(claims)), (
         f"averages are {each}: {names[fastest]} is the fastest, MAMC_b and MAMC_bs take "
         f"{mean['mamc-b'] / mean['mamc']:.1f} and {mean['mamc-bs'] / mean['mamc']:.1f} times MAMC's time, MAMC_bsg "
         f"{'more' if more else 'no more'} than MAMC_bs."
@@ -147,7 +153,7 @@ def _mamc_times(found: Findings) -> list[Verdict]:
     apart = mean["mamc-bsg"] < 0.5 * min(mean["emamc"], mean["l1-svm"])
     alike = set(slow) == {"emamc", "l1-svm", "mamc-bsg"} and not apart
     shares = ", but MAMC_bsg is far from the other two: its search here shares the sums over the classes"
-    groups = Verdict("yes" if alike else "in part" if set(slow[1:]) == {"emamc", "l1-svm"} else "no", (
+    groups = Verdict(_holds(alike, set(slow[1:]) == {"emamc", "l1-svm"}), (
         f"the slowest are {names[slow[2]]}, {names[slow[1]]} and {names[slow[0]]}{shares if apart else ''}."
     ))  # fmt: skip
     return [quick, groups]
@@ -155,19 +161,14 @@ def _mamc_times(found: Findings) -> list[Verdict]:
 
 def _ends(found, dataset, method, name):
     """Where each draw's run ended, and how many runs ended before they had converged."""
-    own = [
-        result
-        for result in found.results
-        if result.status == "done"
-        and (result.cell.dataset, result.cell.method) == (dataset, method)
-        and "history" in result.detail
-    ]
-    return [r.detail["history"][name][-1] for r in own], sum(not r.detail.get("converged", True) for r in own)
+    own = found.histories.get((dataset, method), [])
+    n_unfinished = sum(not result.detail.get("converged", True) for result in own)
+    return [result.detail["history"][name][-1] for result in own], n_unfinished
 
 
 def _pumma_figure(found: Findings, quantity: str, words: str) -> list[Verdict]:
     pairs = [("pumma-2", "romma"), ("pumma-2", "alma-2"), ("pumma-log", "alma-log")]
-    names = {method.key: method.label for method in found.experiment.methods}
+    names = found.labels
     said = []
     for first, second in pairs:
         ratios, phrases = [], []
@@ -180,10 +181,8 @@ def _pumma_figure(found: Findings, quantity: str, words: str) -> list[Verdict]:
                 many = f", {unfinished} of {len(b)} runs not converged" if unfinished else ""
                 phrases.append(f"{least} (r = {line.generator['r']}{many})")
         if ratios:
-            holds = "yes" if min(ratios) > 1 else "in part" if max(ratios) > 1 else "no"
-            said.append(Verdict(holds, (
-                f"{names[second]} takes {', '.join(phrases)} times the {words} of {names[first]}."
-            )))  # fmt: skip
+            reason = f"{names[second]} takes {', '.join(phrases)} times the {words} of {names[first]}."
+            said.append(Verdict(_holds(min(ratios) > 1, max(ratios) > 1), reason))
     return said
 
 
@@ -200,11 +199,9 @@ def _pumma_table(found: Findings) -> list[Verdict]:
             slower = sum(ratio > 1 for ratio in ratios)
             expected = rival == "romma"
             agree = slower if expected else len(ratios) - slower
-            holds = "yes" if agree == len(ratios) else "in part" if agree else "no"
-            name = found.experiment.method(rival).label
-            said.append(Verdict(holds, (
-                f"{name} takes {_times(min(ratios))} to {_times(max(ratios))} times PUMMA's time; it is slower on "
-                f"{slower} of {len(ratios)} data sets."
+            said.append(Verdict(_holds(agree == len(ratios), agree), (
+                f"{found.labels[rival]} takes {_times(min(ratios))} to {_times(max(ratios))} times PUMMA's time; it is "
+                f"slower on {slower} of {len(ratios)} data sets."
             )))  # fmt: skip
     return said
 
@@ -214,12 +211,8 @@ def _right_of(found: Findings, pairs: list[list[str]]) -> list[Verdict]:
 
     Quantiles that differ by less than a hundredth of the other's spread are alike.
     """
-    curves = {
-        (r.cell.dataset, r.cell.method): np.asarray(r.detail["quantiles"])
-        for r in found.results
-        if r.status == "done" and r.cell.split == 0
-    }
-    names = {method.key: method.label for method in found.experiment.methods}
+    curves = {key: np.asarray(result.detail["quantiles"]) for key, result in found.first_splits.items()}
+    names = found.labels
     said = []
     for subject, other in pairs:
         sides = [
@@ -229,8 +222,7 @@ def _right_of(found: Findings, pairs: list[list[str]]) -> list[Verdict]:
         ]
         if sides:
             right, left, n = sides.count(1), sides.count(-1), len(sides)
-            holds = "yes" if right >= 0.75 * n else "in part" if right > left else "no"
-            said.append(Verdict(holds, (
+            said.append(Verdict(_holds(right >= 0.75 * n, right > left), (
                 f"on {right} of {n} data sets the curve of {names[subject]} lies to the right of that of "
                 f"{names[other]} (the larger margin at more than half of the quantiles), on {left} to the left, "
                 f"and on {n - right - left} the two are alike."
@@ -245,17 +237,13 @@ def _side(curve, other):
 
 
 def _influence(found: Findings) -> list[Verdict]:
-    ranges = {}
-    for result in found.results:
-        if result.status == "done" and result.cell.method == "ldm":
-            for name, curve in result.detail["influence"].items():
-                ranges.setdefault((name, result.cell.dataset), []).append(curve["accuracy"])
+    ranges = [np.ptp(accuracies) for (method, *_), (_, accuracies) in found.influences.items() if method == "ldm"]
     if not ranges:
         return []
-    largest = max(np.ptp(np.mean(v, axis=0)) for v in ranges.values())
-    typical = float(np.median([np.ptp(np.mean(v, axis=0)) for v in ranges.values()]))
-    return [Verdict("yes" if typical < 0.01 else "no", (
-        f"over a parameter's grid LDM's mean accuracy moves by {typical:.4f} in the median and {largest:.4f} at most."
+    typical = float(np.median(ranges))
+    return [Verdict(_holds(typical < 0.01, False), (
+        f"over a parameter's grid LDM's mean accuracy moves by {typical:.4f} in the median and {max(ranges):.4f} at "
+        "most."
     ))]  # fmt: skip
 
 

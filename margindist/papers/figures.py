@@ -124,7 +124,7 @@ def _print(found, plt):
 def _ranks(found, plt):
     if found.critical_difference is None:
         return False
-    labels = {method.key: method.label for method in found.experiment.methods}
+    labels = found.labels
     ordered = sorted(found.ranks.items(), key=lambda item: item[1])
     n = len(ordered)
     figure, ax = plt.subplots(figsize=(5.2, 0.5 + 0.2 * n))
@@ -176,19 +176,15 @@ def _classes(found, plt):
 
 
 def _margins(found, plt):
-    by_panel = {}
-    for result in found.results:
-        if result.status == "done" and result.cell.split == 0:
-            by_panel.setdefault(result.cell.dataset, {})[result.cell.method] = result.detail["quantiles"]
-    panels = [line for line in found.experiment.data if line.key in by_panel][:_MOST_PANELS]
+    results = found.first_splits
+    panels = [line for line in found.experiment.data if any(key == line.key for key, _ in results)][:_MOST_PANELS]
     if not panels:
         return False
     styles, histogram = _styles(found), found.experiment.settings.get("y") == "frequency"
     figure, axes = _grid(plt, len(panels), most_columns=3 if histogram else 5)
     for ax, line in zip(axes, panels):
-        curves = by_panel[line.key]
-        for key in [method.key for method in found.experiment.methods if method.key in curves]:
-            quantiles = np.asarray(curves[key])
+        for key in [key for key in found.labels if (line.key, key) in results]:
+            quantiles = np.asarray(results[line.key, key].detail["quantiles"])
             levels = np.linspace(0.0, 1.0, len(quantiles))
             if histogram:
                 sample = np.interp((np.arange(1000) + 0.5) / 1000, levels, quantiles)
@@ -206,11 +202,7 @@ def _margins(found, plt):
 
 
 def _times(found, plt):
-    lines = [
-        line
-        for line in found.experiment.data
-        if any(found.entries[line.key, method.key].scores for method in found.experiment.methods)
-    ]
+    lines = found.lines
     if not lines:
         return False
     styles = _styles(found)
@@ -227,12 +219,7 @@ def _times(found, plt):
 
 
 def _influence(found, plt):
-    curves = {}
-    for result in found.results:
-        if result.status == "done":
-            for name, curve in result.detail["influence"].items():
-                key = result.cell.method, name, result.cell.dataset
-                curves.setdefault(key, (curve["values"], []))[1].append(curve["accuracy"])
+    curves = found.influences
     methods = [method for method in found.experiment.methods if any(key[0] == method.key for key in curves)]
     names = found.experiment.settings["vary"]
     if not methods:
@@ -242,7 +229,7 @@ def _influence(found, plt):
         for ax, name in zip(row, names):
             for key, (values, accuracies) in curves.items():
                 if key[:2] == (method.key, name):
-                    ax.plot(values, np.mean(accuracies, axis=0), marker=".", markersize=2, linewidth=0.8)
+                    ax.plot(values, accuracies, marker=".", markersize=2, linewidth=0.8)
             ax.set_xscale("log", base=2 if name != "C" else 10)
             ax.set(xlabel=name if name != "C" else _label_of_C(method), ylim=(0.5, 1.0))
         row[0].set_ylabel(f"{method.label}\ntest accuracy")
@@ -256,10 +243,7 @@ def _label_of_C(method):
 
 def _updates(found, plt):
     x_name = "n_updates" if found.experiment.settings.get("x") == "updates" else "seconds"
-    curves = {}
-    for result in found.results:
-        if "history" in result.detail:
-            curves.setdefault((result.cell.dataset, result.cell.method), []).append(result.detail["history"])
+    curves = found.histories
     if not curves:
         return False
     parts = [found.experiment.settings["upper"], found.experiment.settings["lower"]]
@@ -270,10 +254,9 @@ def _updates(found, plt):
     for row, part in zip(axes, parts):
         for ax, line in zip(row, found.experiment.data):
             for key in part:
-                histories = curves.get((line.key, key))
+                histories = [result.detail["history"] for result in curves.get((line.key, key), ())]
                 if histories:
-                    x, y = _mean_curve(histories, x_name)
-                    ax.plot(x, y, linewidth=1.1, **styles[key])
+                    ax.plot(*_mean_curve(histories, x_name), linewidth=1.1, **styles[key])
             ax.set_xscale("log")
             ax.set_title(line.printed, fontsize=8)
             if ax.lines:

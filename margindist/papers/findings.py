@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.papers.declarations import Experiment
+from margindist.papers.declarations import DataSet, Experiment
 from margindist.runs import statistics
 from margindist.runs.store import Result
 
@@ -64,6 +64,47 @@ class Findings(NamedTuple):
     ranks: dict[str, float]
     friedman: tuple[float, float] | None
     critical_difference: float | None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Names of the methods by their keys."""
+        return {method.key: method.label for method in self.experiment.methods}
+
+    @property
+    def done(self) -> list[Result]:
+        """The results of the cells that ran to their end."""
+        return [result for result in self.results if result.status == "done"]
+
+    @property
+    def lines(self) -> list[DataSet]:
+        """The data sets on which some method has a score."""
+        measured = {key for (key, _), entry in self.entries.items() if entry.scores}
+        return [line for line in self.experiment.data if line.key in measured]
+
+    @property
+    def first_splits(self) -> dict[tuple[str, str], Result]:
+        """The results on the first split, by data set and method."""
+        return {result.cell[1:3]: result for result in self.done if result.cell.split == 0}
+
+    @property
+    def histories(self) -> dict[tuple[str, str], list[Result]]:
+        """The results that tell how an online learner got on, by data set and method."""
+        found = defaultdict(list)
+        for result in self.done:
+            if "history" in result.detail:
+                found[result.cell[1:3]].append(result)
+        return dict(found)
+
+    @property
+    def influences(self) -> dict[tuple[str, str, str], tuple[list[float], np.ndarray]]:
+        """Values and mean accuracies of a parameter that was varied, by method, parameter and data set."""
+        accuracies, values = defaultdict(list), {}
+        for result in self.done:
+            for name, curve in result.detail["influence"].items():
+                key = result.cell.method, name, result.cell.dataset
+                accuracies[key].append(curve["accuracy"])
+                values[key] = curve["values"]
+        return {key: (values[key], np.mean(curves, axis=0)) for key, curves in accuracies.items()}
 
     def compared(self) -> list[tuple[str, str, float]]:
         """Return (data set, method, distance in printed standard deviations) wherever both numbers are there."""

@@ -76,44 +76,39 @@ def page_blocks(found: Findings, figures: Iterable[tuple[Path, str]] = ()) -> li
         Block("text", f"{paper.authors}, {paper.title}, {paper.venue} {paper.year}. Measured: {experiment.measure}."),
         Block("text", _extent(found)),
     ]
-    if experiment.kind == "accuracy":
-        blocks += _accuracy_blocks(found)
-    elif experiment.kind == "time":
-        blocks += _time_blocks(found)
-    elif experiment.kind == "margins":
-        blocks += _margin_blocks(found)
-    elif experiment.kind == "updates":
-        blocks += _update_blocks(found)
-    else:
-        blocks += _influence_blocks(found)
+    blocks += _MEASURED[experiment.kind](found)
     blocks += [Block("figure", path, caption) for path, caption in figures]
     blocks += _claims_blocks(found) + _print_blocks(found) + _reading_blocks(found)
     return blocks + _warning_blocks(found) + _absent_blocks(found) + _command_blocks(found)
 
 
+def _section(title, *blocks):
+    """Return blocks below a heading."""
+    return [Block("heading", (2, title)), *blocks]
+
+
+def _listed(title, items):
+    """Return a list below a heading; nothing if it is empty."""
+    return _section(title, Block("list", items)) if items else []
+
+
 def _extent(found):
-    done = [result for result in found.results if result.status == "done"]
-    splits = Counter((r.cell.dataset, r.cell.method) for r in done)
-    n_sets = len({r.cell.dataset for r in done})
-    least, most = (min(splits.values()), max(splits.values())) if splits else (0, 0)
+    done = found.done
+    counts = Counter(result.cell[1:3] for result in done).values()
+    least, most = min(counts, default=0), max(counts, default=0)
     reach = f"{least} to {most} splits" if least < most else f"{most} splits" if most > 1 else "one split"
-    searched = sorted({r.detail["search_rows"] for r in done if "search_rows" in r.detail})
-    said = (
+    n_sets = len({result.cell.dataset for result in done})
+    extent = (
         f"{len(done)} cells on {n_sets} of {len(found.experiment.data)} data sets, {reach} each (the paper: "
         f"{found.experiment.splits.number})."
     )
+    searched = [result.detail["search_rows"] for result in done if "search_rows" in result.detail]
     if searched:
-        n_few = sum("search_rows" in r.detail for r in done)
-        said += (
-            f" In {n_few} of them the parameters were chosen on at most {searched[-1]:,} rows of the training part, to "
-            "save"
-            " time; the chosen model was fitted to all of it."
+        extent += (
+            f" In {len(searched)} of them the parameters were chosen on at most {max(searched):,} rows of the training "
+            "part, to save time; the chosen model was fitted to all of it."
         )
-    return said
-
-
-def _labels(found):
-    return {method.key: method.label for method in found.experiment.methods}
+    return extent
 
 
 def _number(value, digits=3):
@@ -127,19 +122,18 @@ def _digits(found):
 
 
 def _accuracy_blocks(found):
-    experiment, labels, digits = found.experiment, _labels(found), _digits(found)
-    header = ["data set", *labels.values()]
-    rows = []
-    for line in experiment.data:
-        cells = [_accuracy_cell(found, line.key, method, digits) for method in labels]
-        if any(found.entries[line.key, method].scores for method in labels):
-            rows.append([line.printed, *cells])
+    digits = _digits(found)
+    header = ["data set", *found.labels.values()]
+    rows = [
+        [line.printed, *(_accuracy_cell(found, line.key, method, digits) for method in found.labels)]
+        for line in found.lines
+    ]
     rows += _summary_rows(found, digits)
     caption = (
         "Ours: mean ± standard deviation over splits; below: printed, and in brackets ours less printed in printed "
         f"standard deviations.{_marks_meaning(found)}"
     )
-    blocks = [Block("heading", (2, "Ours and printed")), Block("table", (header, rows), caption)]
+    blocks = _section("Ours and printed", Block("table", (header, rows), caption))
     if found.rivals:
         blocks += _rival_blocks(found)
     return blocks + _agreement_blocks(found)
@@ -149,7 +143,7 @@ def _marks_meaning(found):
     rule = found.experiment.statistics
     if rule.bullet is None:
         return " The paper prints no marks."
-    reference = _labels(found)[rule.reference]
+    reference = found.labels[rule.reference]
     better = f"better than {reference}" if rule.bullet == "column" else f"{reference} is better than this method"
     return f" Marks: {_TEST_NAMES[rule.test]}, at {rule.level:.0%}; ● {better}, ○ worse."
 
@@ -179,7 +173,7 @@ def _our_mark(found, line, method):
 
 
 def _summary_rows(found, digits):
-    labels, experiment = _labels(found), found.experiment
+    labels, experiment = found.labels, found.experiment
     if not found.complete:
         return []
     averages = [found.average(m) if m in found.methods else None for m in labels]
@@ -210,7 +204,7 @@ def _counts(counts):
 
 
 def _rival_blocks(found):
-    labels, rule = _labels(found), found.experiment.statistics
+    labels, rule = found.labels, found.experiment.statistics
     header = ["against", "ours", "printed", "corrected", "data sets", "Wilcoxon p", "Holm p"]
     rows = [
         [labels[r.method], _counts(r.paper_test), _counts(r.printed), _counts(r.corrected), str(r.n_datasets),
@@ -219,16 +213,11 @@ def _rival_blocks(found):
     ]  # fmt: skip
     caption = (
         f"Wins/ties/losses of {labels[rule.subject]}. Ours and printed: {_TEST_NAMES[rule.test]}, at {rule.level:.0%}, "
-        "on the data "
-        "sets that each has. Corrected: the resampled t-test of Nadeau and Bengio, which allows for the rows that "
-        "splits "
-        "share. Wilcoxon: signed-rank test over the mean accuracies of the data sets, adjusted by Holm's rule for the "
-        "number of methods."
+        "on the data sets that each has. Corrected: the resampled t-test of Nadeau and Bengio, which allows for the "
+        "rows that splits share. Wilcoxon: signed-rank test over the mean accuracies of the data sets, adjusted by "
+        "Holm's rule for the number of methods."
     )
-    blocks = [
-        Block("heading", (2, f"{labels[rule.subject]} against the others")),
-        Block("table", (header, rows), caption),
-    ]
+    blocks = _section(f"{labels[rule.subject]} against the others", Block("table", (header, rows), caption))
     if found.friedman is not None:
         statistic, p = found.friedman
         blocks.append(Block("text", (
@@ -247,14 +236,13 @@ def _agreement_blocks(found):
     compared = found.compared()
     if not compared:
         return []
-    labels, names = _labels(found), {line.key: line.printed for line in found.experiment.data}
+    labels, names = found.labels, {line.key: line.printed for line in found.experiment.data}
     distances = np.array([distance for _, _, distance in compared])
-    blocks = [Block("heading", (2, "Agreement with the print")), Block("text", (
+    blocks = _section("Agreement with the print", Block("text", (
         f"Of {len(compared)} numbers that can be compared, {np.sum(np.abs(distances) <= 1)} are within one printed "
-        "standard "
-        f"deviation and {np.sum(np.abs(distances) <= 2)} within two; on average ours are {distances.mean():+.2f} "
-        "deviations off."
-    ))]  # fmt: skip
+        f"standard deviation and {np.sum(np.abs(distances) <= 2)} within two; on average ours are "
+        f"{distances.mean():+.2f} deviations off."
+    )))  # fmt: skip
     rows = []
     for key, label in labels.items():
         own = np.array([distance for _, method, distance in compared if method == key])
@@ -281,26 +269,23 @@ def _agreement_blocks(found):
 
 
 def _time_blocks(found):
-    experiment, labels = found.experiment, _labels(found)
-    measures = list(experiment.printed) or ["seconds"]
-    blocks = [Block("heading", (2, "Ours and printed" if experiment.printed else "Ours"))]
-    for measure in measures:
-        rows = []
-        for line in experiment.data:
-            cells = [_time_cell(found, line.key, method, measure) for method in labels]
-            if any(found.entries[line.key, method].scores for method in labels):
-                rows.append([line.printed, *cells])
+    printed = found.experiment.printed
+    header = ["data set", *found.labels.values()]
+    blocks = _section("Ours and printed" if printed else "Ours")
+    for measure in printed or ["seconds"]:
+        rows = [
+            [line.printed, *(_time_cell(found, line.key, method, measure) for method in found.labels)]
+            for line in found.lines
+        ]
         what = "processor seconds" if measure == "seconds" else measure
-        below = "; below: printed" if experiment.printed else ""
-        blocks.append(Block("table", (["data set", *labels.values()], rows), f"Ours, {what}, mean over splits{below}."))
+        below = "; below: printed" if printed else ""
+        blocks.append(Block("table", (header, rows), f"Ours, {what}, mean over splits{below}."))
     return blocks
 
 
 def _time_cell(found, line, method, measure):
     values = [
-        r.score if measure == "seconds" else r.detail.get(measure)
-        for r in found.results
-        if r.status == "done" and (r.cell.dataset, r.cell.method) == (line, method)
+        r.score if measure == "seconds" else r.detail.get(measure) for r in found.done if r.cell[1:3] == (line, method)
     ]
     values = [value for value in values if value is not None]
     ours = f"{np.mean(values):.3g}" if values else "–"
@@ -311,78 +296,80 @@ def _time_cell(found, line, method, measure):
 
 
 def _margin_blocks(found):
-    labels = _labels(found)
-    first = {(r.cell.dataset, r.cell.method): r for r in found.results if r.status == "done" and r.cell.split == 0}
+    first = found.first_splits
     rows = []
     for line in found.experiment.data:
-        if any((line.key, method) in first for method in labels):
-            details = [first.get((line.key, method)) for method in labels]
-            rows.append([line.printed, *(
-                "–" if r is None else f"{r.detail['quantiles'][0]:.3g}\n{r.detail['quantiles'][50]:.3g}\n{r.score:.3g}"
-                for r in details
-            )])  # fmt: skip
+        results = [first.get((line.key, method)) for method in found.labels]
+        if any(results):
+            rows.append([line.printed, *("–" if result is None else _margin_cell(result) for result in results)])
     caption = "Margins of the training rows on one split, weights of length one: least, median, mean."
-    return [Block("heading", (2, "Margins")), Block("table", (["data set", *labels.values()], rows), caption)]
+    return _section("Margins", Block("table", (["data set", *found.labels.values()], rows), caption))
+
+
+def _margin_cell(result):
+    quantiles = result.detail["quantiles"]
+    return f"{quantiles[0]:.3g}\n{quantiles[50]:.3g}\n{result.score:.3g}"
 
 
 def _update_blocks(found):
-    labels = _labels(found)
-    rows = []
-    for line in found.experiment.data:
-        cells = []
-        for method in labels:
-            own = [r for r in found.results if "history" in r.detail and r.cell[1:3] == (line.key, method)]
-            ends = [{name: values[-1] for name, values in r.detail["history"].items()} for r in own]
-            cells.append("–" if not ends else "\n".join(
-                f"{np.mean([end[name] for end in ends]):.3g}" for name in ("n_updates", "seconds", "margin")
-            ))  # fmt: skip
-        rows.append([line.printed, *cells])
+    rows = [
+        [line.printed, *(_update_cell(found.histories.get((line.key, method), ())) for method in found.labels)]
+        for line in found.experiment.data
+    ]
     caption = "Updates, processor seconds and margin at the end, means over draws."
-    return [Block("heading", (2, "At the end")), Block("table", (["data", *labels.values()], rows), caption)]
+    return _section("At the end", Block("table", (["data", *found.labels.values()], rows), caption))
+
+
+def _update_cell(results):
+    if not results:
+        return "–"
+    ends = [[result.detail["history"][name][-1] for result in results] for name in ("n_updates", "seconds", "margin")]
+    return "\n".join(f"{np.mean(values):.3g}" for values in ends)
 
 
 def _influence_blocks(found):
-    labels, spreads = _labels(found), {}
-    for result in found.results:
-        if result.status == "done":
-            for name, curve in result.detail["influence"].items():
-                spreads.setdefault((result.cell.method, name, result.cell.dataset), []).append(curve["accuracy"])
     header, rows = ["method", "parameter", "data sets", "median range", "largest range"], []
-    for method, label in labels.items():
+    for method, label in found.labels.items():
         for name in found.experiment.settings["vary"]:
-            ranges = [np.ptp(np.mean(v, axis=0)) for key, v in spreads.items() if key[:2] == (method, name)]
-            if ranges:
+            curves = [accuracies for key, (_, accuracies) in found.influences.items() if key[:2] == (method, name)]
+            if curves:
+                ranges = np.ptp(curves, axis=1)
                 rows.append([label, name, str(len(ranges)), f"{np.median(ranges):.4f}", f"{np.max(ranges):.4f}"])
     caption = "How far the mean accuracy moves over a parameter's grid while the others stay as chosen."
-    return [Block("heading", (2, "Sensitivity")), Block("table", (header, rows), caption)]
+    return _section("Sensitivity", Block("table", (header, rows), caption))
+
+
+_MEASURED = {
+    "accuracy": _accuracy_blocks,
+    "time": _time_blocks,
+    "margins": _margin_blocks,
+    "updates": _update_blocks,
+    "influence": _influence_blocks,
+}
 
 
 def _claims_blocks(found):
-    said = verdicts(found)
-    if not said and not found.experiment.claims:
-        return []
-    blocks = [Block("heading", (2, "What the paper concludes, and what we found"))]
+    blocks = []
     if found.experiment.claims:
         blocks += [Block("text", "The paper:"), Block("list", list(found.experiment.claims))]
-    return blocks + ([Block("text", "Ours:"), Block("list", [str(v) for v in said])] if said else [])
+    ours = [str(verdict) for verdict in verdicts(found)]
+    if ours:
+        blocks += [Block("text", "Ours:"), Block("list", ours)]
+    return _section("What the paper concludes, and what we found", *blocks) if blocks else []
 
 
 def _print_blocks(found):
     prefix = f"{found.experiment.id}: "
-    said = [text.removeprefix(prefix) for text in inconsistencies(found.experiment)]
-    said += [remark for remark in found.experiment.remarks if remark not in said]
-    said += [f"{line.printed}: {line.remark}" for line in found.experiment.data if line.remark]
-    return [Block("heading", (2, "The printed numbers themselves")), Block("list", said)] if said else []
+    items = [text.removeprefix(prefix) for text in inconsistencies(found.experiment)]
+    items += [remark for remark in found.experiment.remarks if remark not in items]
+    items += [f"{line.printed}: {line.remark}" for line in found.experiment.data if line.remark]
+    return _listed("The printed numbers themselves", items)
 
 
 def _reading_blocks(found):
     items = [f"{reading.topic}: {reading.text}" for reading in found.experiment.readings]
     items += [f"{method.label}: {method.note}" for method in found.experiment.methods if method.note]
-    return (
-        [Block("heading", (2, "What the paper leaves open, and how it was read")), Block("list", items)]
-        if items
-        else []
-    )
+    return _listed("What the paper leaves open, and how it was read", items)
 
 
 def _absent_blocks(found):
@@ -390,16 +377,14 @@ def _absent_blocks(found):
     for result in found.results:
         if result.status != "done":
             cells.setdefault(result.error or "no reason given", []).append(result.cell)
-    if not cells:
-        return []
-    ran = {result.cell[1:3] for result in found.results if result.status == "done"}
+    ran = {result.cell[1:3] for result in found.done}
     items = [f"{_whereabouts(found, own, ran)}: {reason}" for reason, own in sorted(cells.items())]
-    return [Block("heading", (2, "Cells that did not run")), Block("list", items)]
+    return _listed("Cells that did not run", items)
 
 
 def _whereabouts(found, cells, ran):
     """Name data sets, methods, or both, whichever these cells are all of; "some splits" where others were run."""
-    labels, lines = _labels(found), {line.key: line.printed for line in found.experiment.data}
+    labels, lines = found.labels, {line.key: line.printed for line in found.experiment.data}
     methods: dict[str, set] = {}
     for cell in cells:
         methods.setdefault(cell.dataset, set()).add(cell.method)
@@ -419,31 +404,29 @@ def _whereabouts(found, cells, ran):
 
 def _warning_blocks(found):
     """How many cells of each method met which warnings: in most, parameters at the grid's end that do not converge."""
-    labels, items = _labels(found), []
-    for method, label in labels.items():
-        own = [r for r in found.results if r.status == "done" and r.cell.method == method]
-        kinds = Counter(kind for r in own for kind in {text.split(":")[0] for text in r.detail.get("warnings", ())})
+    items = []
+    for method, label in found.labels.items():
+        own = [result.detail.get("warnings", ()) for result in found.done if result.cell.method == method]
+        kinds = Counter(kind for warnings in own for kind in {text.split(":")[0] for text in warnings})
         items += [f"{label}: {kind} in {count} of {len(own)} cells." for kind, count in sorted(kinds.items())]
-    if not items:
-        return []
     about = "Met at some point of a cell, in most of them for parameters at an end of the grid:"
-    return [Block("heading", (2, "Warnings")), Block("text", about), Block("list", items)]
+    return _section("Warnings", Block("text", about), Block("list", items)) if items else []
 
 
 def _command_blocks(found):
-    done = next((result for result in found.results if result.status == "done"), None)
-    if done is None:
+    if not found.done:
         return []
-    versions = ", ".join(f"{name} {number}" for name, number in done.versions.items())
-    return [
-        Block("heading", (2, "Run it again")),
+    result = found.done[0]
+    versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
+    return _section(
+        "Run it again",
         Block("text", "Any cell is measured again, and set beside the result kept, by"),
-        Block("code", f"margindist reproduce --cell {done.cell} --store results.sqlite"),
+        Block("code", f"margindist reproduce --cell {result.cell} --store results.sqlite"),
         Block("text", (
             "Accuracies and chosen parameters come out the same, and margins to the last digits, with the same "
             f"versions on the same kind of machine ({versions}); times do not."
         )),
-    ]  # fmt: skip
+    )  # fmt: skip
 
 
 # ---------------------------------------------------------------------- all of them
@@ -462,42 +445,37 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
         near = sum(abs(distance) <= 1 for distance in compared)
         blocks.append(Block("text", (
             f"Of {len(compared)} printed mean accuracies that ours can be set beside, {near} "
-            f"({near / len(compared):.0%}) are "
-            "within one printed standard deviation."
+            f"({near / len(compared):.0%}) are within one printed standard deviation."
         )))  # fmt: skip
     blocks += _in_short_blocks(found)
     rows = [_index_row(one) for one in found]
     header = ["experiment", "data sets", "splits", "compared", "within one", "wins/ties/losses ours", "printed"]
-    blocks.append(Block("heading", (2, "Experiments")))
-    blocks.append(Block("table", (header, rows), (
+    blocks += _section("Experiments", Block("table", (header, rows), (
         "Splits: fewest to most over data sets and methods. Compared: printed means beside ours; within one: those "
-        "within "
-        "one printed standard deviation. Wins, ties and losses: of the paper's method against all others together, by "
-        "the paper's test."
+        "within one printed standard deviation. Wins, ties and losses: of the paper's method against all others "
+        "together, by the paper's test."
     )))  # fmt: skip
     if without:
         titles = "; ".join(experiment.title for experiment in without)
         blocks.append(Block("text", f"Without a result so far: {titles}."))
-    claims = [f"{one.experiment.title}. {said}" for one in found for said in verdicts(one)]
-    if claims:
-        blocks += [Block("heading", (2, "What became of all claims")), Block("list", claims)]
-    return blocks
+    claims = [f"{one.experiment.title}. {verdict}" for one in found for verdict in verdicts(one)]
+    return blocks + _listed("What became of all claims", claims)
 
 
 def _in_short_blocks(found):
     """The main claim of each paper, and what became of it."""
-    said = []
+    items = []
     for one in found:
         paper, first = one.experiment.paper, verdicts(one)[:1]
         if one.experiment.id == paper.main and first:
             splits = f"{_reach(one)[1]} of {one.experiment.splits.number}"
-            said.append(f'{paper.authors} ({paper.venue} {paper.year}): "{paper.claim}" {first[0]} Splits: {splits}.')
-    return [Block("heading", (2, "The main claim of each paper")), Block("list", said)] if said else []
+            items.append(f'{paper.authors} ({paper.venue} {paper.year}): "{paper.claim}" {first[0]} Splits: {splits}.')
+    return _listed("The main claim of each paper", items)
 
 
 def _reach(found):
     """How many data sets have results, and the fewest and most splits of a method on one of them, as text."""
-    done = Counter((r.cell.dataset, r.cell.method) for r in found.results if r.status == "done")
+    done = Counter(result.cell[1:3] for result in found.done)
     ends = sorted({min(done.values()), max(done.values())}) if done else []
     return str(len({dataset for dataset, _ in done})), "–".join(map(str, ends)) or "–"
 

@@ -103,7 +103,9 @@ class Result:
 
 _COLUMNS = tuple(name for name in Result.__dataclass_fields__ if name != "cell")
 _AS_JSON = frozenset({"parameters", "detail", "versions"})
-_KEY = "experiment = ? AND dataset = ? AND method = ? AND split = ?"
+_CELL = ", ".join(Cell._fields)
+_EVERYTHING = ", ".join((_CELL, *_COLUMNS))
+_OF_CELL = " AND ".join(f"{name} = ?" for name in Cell._fields)
 
 
 class Store:
@@ -188,50 +190,37 @@ class Store:
                         connection.execute("ROLLBACK")
                 raise
 
+    def _rows(self, query, values=()):
+        with self._alone() as connection:
+            return connection.execute(query, values).fetchall()
+
     def record(self, result: Result) -> None:
         """Keep a result and give its claim back, both or neither."""
-        values = [
-            json.dumps(value, default=_plain) if name in _AS_JSON else value
-            for name, value in ((name, getattr(result, name)) for name in _COLUMNS)
-        ]
-        if not result.finished:
-            values[_COLUMNS.index("finished")] = datetime.now(UTC).isoformat(timespec="seconds")
-        marks = ", ".join("?" * (4 + len(_COLUMNS)))
+        kept = {name: getattr(result, name) for name in _COLUMNS}
+        kept["finished"] = result.finished or datetime.now(UTC).isoformat(timespec="seconds")
+        for name in _AS_JSON:
+            kept[name] = json.dumps(kept[name], default=_plain)
+        values = [*result.cell, *kept.values()]
         with self._transaction() as connection:
-            connection.execute(
-                f"INSERT OR REPLACE INTO results (experiment, dataset, method, split, {', '.join(_COLUMNS)})"
-                f" VALUES ({marks})",
-                [*result.cell, *values],
-            )
-            connection.execute(f"DELETE FROM claims WHERE {_KEY}", result.cell)
+            marks = ", ".join("?" * len(values))
+            connection.execute(f"INSERT OR REPLACE INTO results ({_EVERYTHING}) VALUES ({marks})", values)
+            connection.execute(f"DELETE FROM claims WHERE {_OF_CELL}", result.cell)
 
     def results(self, experiment: str | None = None) -> list[Result]:
         """Return every result, or those of one experiment, in the order of their cells."""
-        where, values = ("", ()) if experiment is None else (" WHERE experiment = ?", (experiment,))
-        with self._alone() as connection:
-            rows = connection.execute(
-                f"SELECT experiment, dataset, method, split, {', '.join(_COLUMNS)} FROM results{where}"
-                " ORDER BY experiment, dataset, method, split",
-                values,
-            ).fetchall()
-        return [_result(row) for row in rows]
+        chosen = "" if experiment is None else "WHERE experiment = ?"
+        values = () if experiment is None else (experiment,)
+        return list(map(_result, self._rows(f"SELECT {_EVERYTHING} FROM results {chosen} ORDER BY {_CELL}", values)))
 
     def result(self, cell: Cell) -> Result | None:
         """Return the result of one cell, or None."""
-        with self._alone() as connection:
-            row = connection.execute(
-                f"SELECT experiment, dataset, method, split, {', '.join(_COLUMNS)} FROM results WHERE {_KEY}", cell
-            ).fetchone()
-        return None if row is None else _result(row)
+        rows = self._rows(f"SELECT {_EVERYTHING} FROM results WHERE {_OF_CELL}", cell)
+        return _result(rows[0]) if rows else None
 
     def pending(self, cells: Iterable[Cell], *, retry: bool = False) -> list[Cell]:
         """Return the cells that have no result; skipped ones count as such, failed ones only with `retry`."""
         kept = "('done')" if retry else "('done', 'failed')"
-        with self._alone() as connection:
-            rows = connection.execute(
-                f"SELECT experiment, dataset, method, split FROM results WHERE status IN {kept}"
-            ).fetchall()
-        finished = {Cell(*row) for row in rows}
+        finished = set(self._rows(f"SELECT {_CELL} FROM results WHERE status IN {kept}"))
         return [cell for cell in cells if cell not in finished]
 
     def copy_aside(self) -> Path | None:
@@ -252,14 +241,13 @@ class Store:
                     f"{self.path}: another run is using these results; wait for its end, share the work with --resume, "
                     "or name another file."
                 )
-            connection.executemany(f"DELETE FROM results WHERE {_KEY}", cells)
+            connection.executemany(f"DELETE FROM results WHERE {_OF_CELL}", cells)
 
     def note(self, name: str, value: Any = None) -> Any:
         """Keep a value (as JSON) under a name, or without a value return what is kept, or None."""
         if value is None:
-            with self._alone() as connection:
-                row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
-            return None if row is None else json.loads(row[0])
+            rows = self._rows("SELECT value FROM notes WHERE name = ?", (name,))
+            return json.loads(rows[0][0]) if rows else None
         with self._transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, json.dumps(value, default=_plain)))
         return value
@@ -267,7 +255,8 @@ class Store:
     @contextmanager
     def runner(self) -> Iterator[str]:
         """Register a runner while the block lasts; its claims end with it."""
-        name, stop = uuid.uuid4().hex, threading.Event()
+        name = uuid.uuid4().hex
+        stop = threading.Event()
         self._beat(name)
         heart = threading.Thread(target=self._beat_until, args=(name, stop), daemon=True)
         heart.start()
@@ -284,11 +273,11 @@ class Store:
         """Claim a cell for a runner; False if it is finished or another living runner has it."""
         kept = ("done",) if retry else ("done", "failed")
         with self._transaction() as connection:
-            row = connection.execute(f"SELECT status FROM results WHERE {_KEY}", cell).fetchone()
+            row = connection.execute(f"SELECT status FROM results WHERE {_OF_CELL}", cell).fetchone()
             if row is not None and row[0] in kept:
                 return False
             holder = connection.execute(
-                f"SELECT runner, host, pid, beat FROM claims LEFT JOIN runners USING (runner) WHERE {_KEY}", cell
+                f"SELECT runner, host, pid, beat FROM claims LEFT JOIN runners USING (runner) WHERE {_OF_CELL}", cell
             ).fetchone()
             if holder is not None and holder[0] != runner and _is_alive(*holder[1:]):
                 return False
@@ -323,10 +312,11 @@ def _is_alive(host, pid, beat):
 
 
 def _result(row):
-    values = dict(zip(_COLUMNS, row[4:]))
+    cell = Cell(*row[: len(Cell._fields)])
+    values = dict(zip(_COLUMNS, row[len(cell) :]))
     for name in _AS_JSON:
         values[name] = json.loads(values[name])
-    return Result(Cell(*row[:4]), **values)
+    return Result(cell, **values)
 
 
 def _plain(value):
