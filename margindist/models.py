@@ -435,7 +435,7 @@ def _opened(path):
     """Yield the header and a reader of what follows; whatever goes wrong becomes one sentence about the file."""
     with open(path, "rb") as file:
         try:
-            yield _begun(file)
+            yield _read_header(file)
         except Exception as error:
             known = isinstance(error, (ModelFileError, SchemaError))
             reason = str(error) if known else f"it is damaged ({type(error).__name__})"
@@ -443,7 +443,7 @@ def _opened(path):
             raise ModelFileError(f"The model file {Path(path).name} cannot be loaded: {reason}.") from cause
 
 
-def _begun(file):
+def _read_header(file):
     """Return the checked header of a file and a reader of its arrays."""
     size = os.fstat(file.fileno()).st_size
     magic, promised, length = file.read(len(_MAGIC)), file.read(32), int.from_bytes(file.read(8), "little")
@@ -587,10 +587,10 @@ class _Reader:
             return built
         check_parameters(built)
         if "fitted" in node:
-            self._give(built, node["fitted"])
+            self._set_learnt(built, node["fitted"])
         return built
 
-    def _give(self, model, nodes):
+    def _set_learnt(self, model, nodes):
         """Give a model what it has learnt."""
         _require(isinstance(nodes, dict), f"{type(model).__name__} has no attributes")
         attributes = {key: self.value(item) for key, item in nodes.items()}

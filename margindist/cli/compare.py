@@ -23,7 +23,7 @@ _EPILOG = """
 \b
 Examples:
   margindist compare flowers.csv
-      The target column is guessed (and said); the report is flowers.html.
+      The target column is guessed (and named); the report is flowers.html.
   margindist compare flowers.csv --target species -o report.html --csv table.csv
   margindist compare train.libsvm.gz --methods linear --time-budget 10m
   margindist compare wdbc --quick --jobs 2

@@ -116,7 +116,7 @@ Examples:
 def predict(model, data, output):
     """Predict the rows of the file DATA with a MODEL file: a label and decision values for each.
 
-    Columns are found by name; others are ignored. If DATA has the target column, the accuracy is said too.
+    Columns are found by name; others are ignored. If DATA has the target column, the accuracy is printed too.
     """
     from margindist.datasets import read_file
     from margindist.models import load_model, read_metadata
@@ -137,8 +137,8 @@ def predict(model, data, output):
     if metadata.target_name in dataset.feature_names:
         truth, known = _truth(dataset, metadata.target_name)
         right = np.mean(truth[known] == labels.astype(str)[known]) if known.any() else np.nan
-        said = f"Accuracy on the {known.sum()} rows that have {metadata.target_name!r} too: {right:.3f}"
-        click.echo(said, err=output == "-")
+        text = f"Accuracy on the {known.sum()} rows that have {metadata.target_name!r} too: {right:.3f}"
+        click.echo(text, err=output == "-")
     if output != "-":
         click.echo(f"Predictions: {Path(output).resolve()}")
 

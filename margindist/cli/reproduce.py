@@ -34,7 +34,7 @@ reports have what was done by then).
 @click.option("--search-rows", type=click.IntRange(10), help="Choose parameters on at most so many rows.")
 @click.option("--time-limit", type=Duration(), help="Give a cell up after this time: 90s, 5m, 1h.")
 @click.option("--time-budget", type=Duration(), help="Begin no further cell after this time.")
-@click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one a processor.")
+@click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one per processor.")
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this Dask cluster, such as tcp://host:8786.")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder with data sets [MARGINDIST_DATA].")
 @click.option("--store", type=click.Path(dir_okay=False, path_type=Path), help="File of results.")

@@ -69,7 +69,7 @@ def html(comparison: Comparison, command: str | None = None) -> str:
 
 
 def _styles():
-    """One style a family; the kernel decides the figure, not the line."""
+    """One style per family: the kernel decides the figure, not the line."""
     families = list(dict.fromkeys(method.family for method in METHODS))
     styles = dict(zip(families, method_styles(families)))
     return {method.key: styles[method.family] for method in METHODS}

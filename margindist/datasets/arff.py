@@ -212,7 +212,7 @@ def _unquote(field, number, name):
     if len(field) < 2 or field[0] not in "'\"" or field[-1] != field[0]:
         return field
 
-    def meant(found):
+    def unescaped(found):
         sign = found[1]
         if sign in _ESCAPED:
             return _ESCAPED[sign]
@@ -222,4 +222,4 @@ def _unquote(field, number, name):
             return chr(int(sign[1:], 16))
         raise DataError(f"{name}, line {number}: the escape sequence {found[0]} is not known; write \\\\ for \\.")
 
-    return _Quoted(_ESCAPE.sub(meant, field[1:-1]))
+    return _Quoted(_ESCAPE.sub(unescaped, field[1:-1]))

@@ -18,8 +18,8 @@ def encoder(X):
     """Return an unfitted transformer that makes numbers within [0, 1] of data like X.
 
     Numbers: missing values become the column's mean, then each column is scaled to [0, 1]. Categories (categorical,
-    string, object and bool columns): missing values become the commonest one, then one 0/1 column a category; beyond 50
-    categories the rarest share one column, and categories not seen in ``fit`` count as rare, or as none. Sparse
+    string, object and bool columns): missing values become the commonest one, then one 0/1 column per category; beyond
+    50 categories the rarest share one column, and categories not seen in ``fit`` count as rare, or as none. Sparse
     matrices: each column is divided by its largest absolute value, which keeps zeros. Missing is NaN; columns that use
     None or pandas' NA are to be made categorical first, which :func:`tidy` does.
 
@@ -70,7 +70,7 @@ def encoding_notes(X):
     Returns
     -------
     tuple of str
-        One sentence a step.
+        One sentence per step.
 
     Examples
     --------

@@ -162,7 +162,11 @@ def cut(text, delimiter, lines_before=0):
 
 def read_blocks(file, delimiter, name):
     """Yield the rows of an open file of bytes as blocks; raise an error, after the rows above it, for a bad line."""
-    buffer, size, lines, more, begun = b"", _SMALLEST_BLOCK, 0, True, False
+    buffer = b""
+    size = _SMALLEST_BLOCK
+    lines = 0
+    begun = False
+    more = True
     while more:
         size = max(size, len(buffer))
         read = file.read(size)

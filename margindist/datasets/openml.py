@@ -104,8 +104,8 @@ def _is_whole(described, path):
     if not (described.is_file() and path.is_file()):
         return False
     try:
-        said = json.loads(described.read_text(encoding="utf-8"))
-        md5 = said["md5_checksum"] if {"name", "url", "default_target_attribute"} <= said.keys() else ""
+        description = json.loads(described.read_text(encoding="utf-8"))
+        md5 = description["md5_checksum"] if {"name", "url", "default_target_attribute"} <= description.keys() else ""
     except (ValueError, KeyError, AttributeError):
         return False
     return _md5(path) == md5
@@ -154,19 +154,19 @@ def _json(name, what):
 
 
 def _remote(described, name, recipe):
-    said = json.loads(described.read_text(encoding="utf-8"))
-    if said["name"] != recipe["name"]:
+    description = json.loads(described.read_text(encoding="utf-8"))
+    if description["name"] != recipe["name"]:
         described.unlink()
-        raise DataError(f"OpenML's data set {recipe['id']} is {said['name']}, expected {recipe['name']}.")
-    if urlsplit(said["url"]).scheme not in ("http", "https"):
-        raise DataError(f"{name}: expected an address on the web for OpenML's file, got {said['url'][:60]!r}.")
+        raise DataError(f"OpenML's data set {recipe['id']} is {description['name']}, expected {recipe['name']}.")
+    if urlsplit(description["url"]).scheme not in ("http", "https"):
+        raise DataError(f"{name}: expected an address on the web for OpenML's file, got {description['url'][:60]!r}.")
     left_out = tuple(
         column.strip()
         for key in ("ignore_attribute", "row_id_attribute")
-        for entry in np.atleast_1d(said.get(key) or [])
+        for entry in np.atleast_1d(description.get(key) or [])
         for column in str(entry).split(",")
     )
-    return _Remote(said["default_target_attribute"], left_out, said["url"], said["md5_checksum"])
+    return _Remote(description["default_target_attribute"], left_out, description["url"], description["md5_checksum"])
 
 
 def _fetch(name, remote, path):
@@ -223,10 +223,10 @@ def _one_sentence(name):
     except DataError:
         raise
     except _BROKEN as error:
-        said = f" ({error.code} {error.reason})" if isinstance(error, HTTPError) else ""
+        answer = f" ({error.code} {error.reason})" if isinstance(error, HTTPError) else ""
         raise DataError(
-            f"{name} is not here and OpenML did not answer{said}; check the network, or put {name}.npz into the folder "
-            "that MARGINDIST_DATA names."
+            f"{name} is not here and OpenML did not answer{answer}; check the network, or put {name}.npz into the "
+            "folder that MARGINDIST_DATA names."
         ) from None
     except OSError as error:
         raise DataError(

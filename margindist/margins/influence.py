@@ -65,7 +65,7 @@ class ParameterInfluenceDisplay:
     Attributes
     ----------
     axes_ : ndarray of matplotlib Axes
-        Where :meth:`plot` drew, one a parameter.
+        Where :meth:`plot` drew, one per parameter.
     ax_ : matplotlib Axes
         The first of them.
     figure_ : matplotlib Figure
@@ -125,7 +125,7 @@ class ParameterInfluenceDisplay:
         score_name : str, default=None
             Label of the scores' axis; None says "accuracy" if a search says so, else "score".
         ax : matplotlib Axes or sequence of them, default=None
-            Where to draw, one a parameter; None makes a new figure.
+            Where to draw, one per parameter; None makes a new figure.
 
         Returns
         -------
@@ -183,7 +183,7 @@ class ParameterInfluenceDisplay:
         n_jobs : int or None, default=None
             Fits at the same time.
         ax : matplotlib Axes or sequence of them, default=None
-            Where to draw, one a parameter; None makes a new figure.
+            Where to draw, one per parameter; None makes a new figure.
 
         Returns
         -------
@@ -214,7 +214,7 @@ class ParameterInfluenceDisplay:
         Parameters
         ----------
         ax : matplotlib Axes or sequence of them, default=None
-            Where to draw, one a parameter; None makes a new figure.
+            Where to draw, one per parameter; None makes a new figure.
 
         Returns
         -------

@@ -76,7 +76,7 @@ def loo_error_bound(
 
 
 def _largest_diagonals(estimator, X, y):
-    """Return the largest diagonal entry of H, one a two-class problem."""
+    """Return the largest diagonal entry of H, one per two-class problem."""
     X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
     n_samples = estimator.multipliers_.shape[1]
     if X.shape[0] != n_samples:

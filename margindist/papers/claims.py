@@ -76,22 +76,22 @@ def _share(counts, printed):
 
 def _ldm_table(found: Findings) -> list[Verdict]:
     printed = found.experiment.summary["win-tie-loss"]["svm"]
-    said = []
+    judged = []
     as_printed = duel(found, "ldm", "svm")
     if sum(as_printed):
-        said.append(Verdict(_share(as_printed, printed), (
+        judged.append(Verdict(_share(as_printed, printed), (
             f"with C per sample, eq. 5 as printed, LDM has {_counts(as_printed)} wins, ties and losses against SVM "
             f"(printed {_counts(printed)}): {_tell_apart(as_printed)}."
         )))  # fmt: skip
     mixed, fair = duel(found, "ldm-c-over-m", "svm"), duel(found, "ldm-c-over-m", "svm-c-over-m")
     if sum(mixed) and sum(fair):
-        said.append(Verdict(_share(fair, printed), (
+        judged.append(Verdict(_share(fair, printed), (
             f"with C/m in the place of C, LDM has {_counts(mixed)} against the SVM with C per sample and "
             f"{_counts(fair)} "
             f"against an SVM with the same C/m: what the stronger regularisation gives, LDM's margin terms "
             f"{'also add to' if fair[0] > fair[2] else 'do not add to'}."
         )))  # fmt: skip
-    return said
+    return judged
 
 
 def _tell_apart(counts):
@@ -169,7 +169,7 @@ def _ends(found, dataset, method, name):
 def _pumma_figure(found: Findings, quantity: str, words: str) -> list[Verdict]:
     pairs = [("pumma-2", "romma"), ("pumma-2", "alma-2"), ("pumma-log", "alma-log")]
     names = found.labels
-    said = []
+    judged = []
     for first, second in pairs:
         ratios, phrases = [], []
         for line in found.experiment.data:
@@ -182,8 +182,8 @@ def _pumma_figure(found: Findings, quantity: str, words: str) -> list[Verdict]:
                 phrases.append(f"{least} (r = {line.generator['r']}{many})")
         if ratios:
             reason = f"{names[second]} takes {', '.join(phrases)} times the {words} of {names[first]}."
-            said.append(Verdict(_holds(min(ratios) > 1, max(ratios) > 1), reason))
-    return said
+            judged.append(Verdict(_holds(min(ratios) > 1, max(ratios) > 1), reason))
+    return judged
 
 
 def _times(ratio):
@@ -191,7 +191,7 @@ def _times(ratio):
 
 
 def _pumma_table(found: Findings) -> list[Verdict]:
-    said = []
+    judged = []
     for rival in ("romma", "micra", "svm-light"):
         pairs = [(found.entries[line.key, "pumma"], found.entries[line.key, rival]) for line in found.experiment.data]
         ratios = [b.mean / a.mean for a, b in pairs if a.scores and b.scores]
@@ -199,11 +199,11 @@ def _pumma_table(found: Findings) -> list[Verdict]:
             slower = sum(ratio > 1 for ratio in ratios)
             expected = rival == "romma"
             agree = slower if expected else len(ratios) - slower
-            said.append(Verdict(_holds(agree == len(ratios), agree), (
+            judged.append(Verdict(_holds(agree == len(ratios), agree), (
                 f"{found.labels[rival]} takes {_times(min(ratios))} to {_times(max(ratios))} times PUMMA's time; it is "
                 f"slower on {slower} of {len(ratios)} data sets."
             )))  # fmt: skip
-    return said
+    return judged
 
 
 def _right_of(found: Findings, pairs: list[list[str]]) -> list[Verdict]:
@@ -213,7 +213,7 @@ def _right_of(found: Findings, pairs: list[list[str]]) -> list[Verdict]:
     """
     curves = {key: np.asarray(result.detail["quantiles"]) for key, result in found.first_splits.items()}
     names = found.labels
-    said = []
+    judged = []
     for subject, other in pairs:
         sides = [
             _side(curves[line.key, subject], curves[line.key, other])
@@ -222,12 +222,12 @@ def _right_of(found: Findings, pairs: list[list[str]]) -> list[Verdict]:
         ]
         if sides:
             right, left, n = sides.count(1), sides.count(-1), len(sides)
-            said.append(Verdict(_holds(right >= 0.75 * n, right > left), (
+            judged.append(Verdict(_holds(right >= 0.75 * n, right > left), (
                 f"on {right} of {n} data sets the curve of {names[subject]} lies to the right of that of "
                 f"{names[other]} (the larger margin at more than half of the quantiles), on {left} to the left, "
                 f"and on {n - right - left} the two are alike."
             )))  # fmt: skip
-    return said
+    return judged
 
 
 def _side(curve, other):

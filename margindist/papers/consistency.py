@@ -28,7 +28,7 @@ def inconsistencies(experiment: Experiment | None = None) -> tuple[str, ...]:
     Returns
     -------
     tuple of str
-        One sentence a disagreement, starting with the id of the experiment; empty if there is none.
+        One sentence per disagreement, starting with the id of the experiment; empty if there is none.
 
     Examples
     --------
@@ -51,7 +51,7 @@ def inconsistencies(experiment: Experiment | None = None) -> tuple[str, ...]:
         _twins,
         _margins,
     )
-    return tuple(f"{one.id}: {said}" for one in chosen for check in checks for said in check(one))
+    return tuple(f"{one.id}: {sentence}" for one in chosen for check in checks for sentence in check(one))
 
 
 def significance(first: Printed, second: Printed, n: int, test: str, level: float = 0.95) -> tuple[int, int]:

@@ -353,7 +353,7 @@ def _experiment(entry, paper, data, methods, recipes):
     fields["summary"] = {
         name: _summary(name, row, printed_keys, first_factor, where) for name, row in fields.get("summary", {}).items()
     }
-    fields["readings"] = tuple(Reading(topic, said) for topic, said in fields.get("readings", {}).items())
+    fields["readings"] = tuple(Reading(topic, text) for topic, text in fields.get("readings", {}).items())
     fields["settings"] = fields.get("settings", {})
     for name in ("remarks", "claims"):
         fields[name] = tuple(fields.get(name, ()))

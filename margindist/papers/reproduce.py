@@ -2,10 +2,12 @@
 
 import sys
 import time
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
+from statistics import mean
 from typing import NamedTuple
 
 from margindist.papers.declarations import Experiment, experiments
@@ -125,22 +127,21 @@ def _wanted(dataset, method, only):
 def estimates(store: Store, cells: Iterable[Cell]) -> list[Estimate]:
     """Say of every experiment where it stands and how much work is left."""
     results = {result.cell: result for result in store.results()}
-    taken: dict[tuple, list[float]] = {}
+    seconds = defaultdict(list)  # by experiment, data set and method
     for result in results.values():
         if result.status != "skipped":
-            taken.setdefault(result.cell[:3], []).append(result.seconds or 0.0)
-    found: dict[str, list] = {}
+            seconds[result.cell[:3]].append(result.seconds or 0.0)
+    by_experiment = defaultdict(list)
     for cell in cells:
-        state = found.setdefault(cell.experiment, [0, 0, 0, 0, 0, 0.0])
-        status = results[cell].status if cell in results else None
-        state[0] += 1
-        for place, name in enumerate(("done", "failed", "skipped"), start=1):
-            state[place] += status == name
-        if status is None:
-            likes = taken.get(cell[:3])
-            state[4] += likes is None
-            state[5] += sum(likes) / len(likes) if likes else 0.0
-    return [Estimate(key, *state) for key, state in found.items()]
+        by_experiment[cell.experiment].append(cell)
+    found = []
+    for experiment, own in by_experiment.items():
+        statuses = Counter(results[cell].status for cell in own if cell in results)
+        waiting = [cell[:3] for cell in own if cell not in results]
+        expected = [mean(seconds[key]) for key in waiting if key in seconds]
+        counts = (statuses[status] for status in ("done", "failed", "skipped"))
+        found.append(Estimate(experiment, len(own), *counts, len(waiting) - len(expected), sum(expected)))
+    return found
 
 
 # ---------------------------------------------------------------------- the command

@@ -322,9 +322,9 @@ def _first_signal_interrupts():
     A second Ctrl-C would break into the ending of the workers, with joblib's traceback. What is called within the block
     may swallow the exception, and so does Python where an object ends; the list tells which signal came.
     """
-    came = []
+    signals_seen = []
     if threading.current_thread() is not threading.main_thread():
-        yield came
+        yield signals_seen
         return
     answered = [signal.SIGTERM]
     if _is_pythons_or_ours(signal.getsignal(signal.SIGINT)):  # any other answer stays
@@ -333,7 +333,7 @@ def _first_signal_interrupts():
     def interrupt(number, _):
         for each in answered:
             signal.signal(each, signal.SIG_IGN)
-        came.append(number)
+        signals_seen.append(number)
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, interrupt) for number in answered}
@@ -348,7 +348,7 @@ def _first_signal_interrupts():
 
     sys.unraisablehook = show_others
     try:
-        yield came
+        yield signals_seen
     finally:
         sys.unraisablehook = show
         for number, handler in before.items():
