@@ -16,8 +16,6 @@ from sklearn.preprocessing import LabelBinarizer
 from margindist.kernels import Kernel
 from margindist.methods import OURS
 
-__all__ = ["SchemaError", "check_fitted", "check_parameters", "class_named", "complete", "schema_of"]
-
 _LARGEST = 1e150  # so that products of two numbers are finite
 _INTEGERS = ("i8", "i4")
 

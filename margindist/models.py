@@ -446,7 +446,9 @@ def _opened(path):
 def _read_header(file):
     """Return the checked header of a file and a reader of its arrays."""
     size = os.fstat(file.fileno()).st_size
-    magic, promised, length = file.read(len(_MAGIC)), file.read(32), int.from_bytes(file.read(8), "little")
+    magic = file.read(len(_MAGIC))
+    promised = file.read(32)
+    length = int.from_bytes(file.read(8), "little")
     _require(
         not magic.startswith(b"PK\x03\x04"),
         "it has the format of margindist 0.1, which is no longer read; save the model again",
@@ -549,7 +551,7 @@ class _Reader:
             _require(self._file.readinto(content) == needed, "it is truncated")
             self._left -= needed
             _require(dtype.kind != "b" or content.max() <= 1, "a flag is neither true nor false")
-            _require(dtype.kind != "U" or content.view("<u4").max() < 0x110000, "a text has characters that are none")
+            _require(dtype.kind != "U" or content.view("<u4").max() < 0x110000, "a text has characters beyond Unicode")
         return array.T if by_columns else array[()]
 
     def _objects(self, node):
@@ -611,8 +613,9 @@ def _plain_keys(found):
 
 
 def _shape(shape):
-    _require(isinstance(shape, list) and len(shape) <= 2, "a shape is none")
-    _require(all(type(n) is int and 0 <= n < 2**40 for n in shape), "a shape is none")
+    sizes = shape if isinstance(shape, list) else [None]
+    fits = len(sizes) <= 2 and all(type(n) is int and 0 <= n < 2**40 for n in sizes)
+    _require(fits, "an array has a shape that is not a list of at most two sizes")
     return tuple(shape)
 
 
@@ -671,7 +674,9 @@ def _example_rows(model, n_bytes):
         return _example_rows(first, n_bytes)
     if not hasattr(first, "n_features_in_"):
         return None
-    n_features, names, special = first.n_features_in_, getattr(first, "feature_names_in_", None), _example(model)
+    n_features = first.n_features_in_
+    names = getattr(first, "feature_names_in_", None)
+    special = _example(model)
     if not special and 16 * n_features > max(n_bytes, 2**20):  # as only sparse matrices have them
         return sp.csr_matrix((2, n_features))
     values = np.zeros((2, n_features), dtype=object if any(isinstance(v, str) for v in special.values()) else float)

@@ -116,6 +116,7 @@ def to_onnx(
 def _onnx():
     try:
         import onnx
+        import onnx.compose
     except ImportError as error:
         raise ImportError("to_onnx needs onnx: pip install 'margindist[onnx]'.") from error
     return onnx
@@ -152,9 +153,15 @@ class _Graph:
     """An ONNX graph in the making; values are known by their names."""
 
     def __init__(self, onnx, dtype, n_features, names, texts, opset):
-        self.onnx, self.dtype, self.opset = onnx, np.dtype(dtype), opset
-        self.n_features, self.names, self.texts = n_features, names, texts
-        self.nodes, self.constants, self._whole = [], [], None
+        self.onnx = onnx
+        self.dtype = np.dtype(dtype)
+        self.opset = opset
+        self.n_features = n_features
+        self.names = names
+        self.texts = texts
+        self.nodes = []
+        self.constants = []
+        self._whole = None  # all numbers as one matrix, once it is needed
 
     def constant(self, values, dtype=np.float64):
         """Return the name of a constant."""
@@ -197,25 +204,11 @@ class _Graph:
 
     def insert(self, other, given):
         """Add all nodes of another graph, whose one input is the value ``given``; return its output as float64."""
-        prefix = f"s{len(self.nodes)}_"
-        names = {other.input[0].name: given, "": ""}
-
-        def own(name):
-            return names.get(name, prefix + name)
-
-        for tensor in other.initializer:
-            constant = self.onnx.TensorProto()
-            constant.CopyFrom(tensor)
-            constant.name = own(tensor.name)
-            self.constants.append(constant)
-        for node in other.node:
-            copied = self.onnx.NodeProto()
-            copied.CopyFrom(node)
-            copied.name = own(node.name)
-            copied.input[:] = [own(name) for name in node.input]
-            copied.output[:] = [own(name) for name in node.output]
-            self.nodes.append(copied)
-        return self.double(own(other.output[0].name))
+        other = self.onnx.compose.add_prefix_graph(other, f"s{len(self.nodes)}_")
+        self.op("Identity", given, output=other.input[0].name)
+        self.constants.extend(other.initializer)
+        self.nodes.extend(other.node)
+        return self.double(other.output[0].name)
 
     def finish(self, scores, classes):
         """Return the model: labels from scores, inputs and outputs declared, the whole checked."""

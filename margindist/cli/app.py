@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from margindist import __version__
 from margindist.cli import INTERRUPTED
 from margindist.files import write_whole
 
@@ -67,14 +68,6 @@ class _Commands(click.Group):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
 
-def _show_version(ctx, parameter, value):
-    if value and not ctx.resilient_parsing:
-        from margindist import __version__
-
-        click.echo(f"margindist {__version__}")
-        ctx.exit()
-
-
 def _set_debug(ctx, parameter, value):
     if value:
         ctx.ensure_object(dict)["debug"] = True
@@ -87,8 +80,7 @@ debug_option = click.option(
 
 
 @click.group(cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version,
-              help="Show the version and exit.")  # fmt: skip
+@click.version_option(__version__, message="%(prog)s %(version)s", help="Show the version and exit.")
 @debug_option
 def commands():
     """Classifiers that learn from the whole margin distribution: compare them on your data, fit them, use them."""

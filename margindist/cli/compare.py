@@ -1,7 +1,5 @@
 """``margindist compare``."""
 
-import csv
-import io
 import json
 import os
 from pathlib import Path
@@ -104,7 +102,7 @@ def compare(
     if json_file:
         write(json_file, json.dumps(comparison.as_dict(), indent=1, ensure_ascii=False) + "\n")
     if csv_file:
-        write(csv_file, _csv(comparison))
+        write(csv_file, comparison.to_frame().to_csv(lineterminator="\n"))
     click.echo(f"Report: {output.resolve()}", err="-" in (json_file, csv_file))
     if comparison.stopped == "interrupted":
         raise click.exceptions.Exit(INTERRUPTED)
@@ -145,13 +143,3 @@ def _show(comparison, to_stderr):
     if comparison.finished < comparison.total:
         done = f"{comparison.finished} of {comparison.total} results"
         show(f"Stopped ({comparison.stopped}) with {done}; --resume goes on.")
-
-
-def _csv(comparison):
-    from margindist.compare import ComparisonRow
-
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(ComparisonRow._fields)
-    writer.writerows(comparison.rows)
-    return text.getvalue()

@@ -172,7 +172,10 @@ def _arranged(dataset, fitted, metadata):
     """The columns that the model takes, in its order."""
     import scipy.sparse as sp
 
-    X, names, wanted, file = dataset.X, dataset.feature_names, metadata.feature_names, Path(dataset.source).name
+    X = dataset.X
+    names = dataset.feature_names
+    wanted = metadata.feature_names
+    file = Path(dataset.source).name
     if sp.issparse(X):
         expected = fitted.n_features_in_
         if X.shape[1] > expected:

@@ -331,7 +331,10 @@ def find_data(data, y, target, data_dir):
         return load(os.fspath(data), data_dir=data_dir), {"kind": "name", "name": os.fspath(data), "data_dir": where}
     if y is None:
         raise ValueError("compare: features without labels; pass y as well, or a Dataset, a file or a name.")
-    X = tidy(data) if hasattr(data, "iloc") else data.tocsr() if sp.issparse(data) else np.asarray(data)
+    if hasattr(data, "iloc"):
+        X = tidy(data)
+    else:
+        X = data.tocsr() if sp.issparse(data) else np.asarray(data)
     if X.shape[0] != len(y):
         raise ValueError(f"compare: expected a label for each of the {X.shape[0]} rows of X, got {len(y)} labels.")
     y = check_labels(np.asarray(y), "compare", "y")
@@ -442,7 +445,8 @@ class Evaluate:
         X_test = coder.transform(take_rows(self.X, test))
         base = self.methods[cell.method].estimator(seed)
         grid = self.plan.grids[cell.method]
-        parameters, influence, inner = {}, {}, None
+        parameters, influence = {}, {}
+        inner = None
         if grid:
             found = search(base, grid, folds=self.plan.folds, seed=seed + cell.split).fit(X_train, y_train)
             parameters = plain(found.best_params_)

@@ -11,8 +11,6 @@ import numpy as np
 from margindist.datasets.dataset import NAN, DataError, Sparse, Table, order_levels
 from margindist.datasets.fields import decoded_lines, to_number
 
-__all__ = ["read_arff"]
-
 _MOST_CODES = 100_000_000
 _BLANKS = " \t"
 _QUOTED = r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\""
@@ -180,7 +178,10 @@ def _pairs(text, attributes, number, name):
     """Yield (column, value) of a sparse row."""
     if not text.endswith("}"):
         raise DataError(f"{name}, line {number}: expected a closing brace at the end of a sparse row.")
-    inner, position, last, more = text[1:-1].strip(_BLANKS), 0, -1, False
+    inner = text[1:-1].strip(_BLANKS)
+    position = 0
+    last = -1
+    more = False  # after a comma
     while position < len(inner) or more:
         found = _PAIR.match(inner, position)
         column = int(found[1]) if found else -1
@@ -189,7 +190,9 @@ def _pairs(text, attributes, number, name):
                 f"{name}, line {number}: expected ascending column numbers below {len(attributes)} with values."
             )
         yield column, _unquote(found[2], number, name)
-        position, last, more = found.end(), column, found[3] == ","
+        position = found.end()
+        last = column
+        more = found[3] == ","
 
 
 def _split(text, number, name):
@@ -197,7 +200,9 @@ def _split(text, number, name):
     if "'" not in text and '"' not in text and "," in text:
         return [field.strip(_BLANKS) for field in text.split(",")]
     pattern = _FIELD if "," in text else _TAB_FIELD
-    fields, position, comma = [], 0, False
+    fields = []
+    position = 0
+    comma = False
     while position < len(text) or comma:
         found = pattern.match(text, position)
         if found is None or (found.end() == position and not comma and position < len(text)):

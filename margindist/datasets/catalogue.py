@@ -18,8 +18,6 @@ from margindist.datasets.dataset import DataError, Dataset
 from margindist.datasets.openml import read_openml
 from margindist.datasets.readers import FILE_ENDINGS, read_file
 
-__all__ = ["Entry", "Printed", "Status", "catalogue", "find", "load", "status"]
-
 
 @dataclass(frozen=True)
 class Printed:

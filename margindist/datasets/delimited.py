@@ -8,8 +8,6 @@ from numba import njit
 from margindist.datasets.dataset import MISSING, TARGET_NAMES, DataError, Table, order_levels
 from margindist.datasets.fields import BLANKS, BOM, NO_NUMBER, UNSURE, cut, read_blocks, read_number, to_number
 
-__all__ = ["read_delimited"]
-
 _SAMPLE_ROWS = 50
 _FEW_WORDS = 0.2  # share of words below which a column looks like one of numbers
 _DELIMITERS = b"\t;|,"
@@ -281,7 +279,9 @@ class _Column:
                 numbers[row] = value
                 row += 1
             elif self._may_have_commas and "," in text:
-                self._point, self._may_have_commas, row = _COMMA, False, 0
+                self._point = _COMMA
+                self._may_have_commas = False
+                row = 0  # from the beginning, with the other point
             else:
                 return None
         return numbers

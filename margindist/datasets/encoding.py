@@ -9,8 +9,6 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder
 
 from margindist.datasets.dataset import DataError
 
-__all__ = ["encoder", "encoding_notes", "tidy"]
-
 _MOST_CATEGORIES = 50
 
 
@@ -163,7 +161,8 @@ def _kinds(X):
                 f"The column {name!r} has missing values that are not NaN; make it categorical: "
                 f"X[{name!r}].astype('category')."
             )
-        kinds["numbers" if kind in "iuf" else "flags" if kind == "b" else "categories"].append(name)
+        what = {"i": "numbers", "u": "numbers", "f": "numbers", "b": "flags"}.get(kind, "categories")
+        kinds[what].append(name)
     return kinds
 
 

@@ -3,8 +3,6 @@
 import numpy as np
 from scipy.stats import binom
 
-__all__ = ["make_ringnorm", "make_threshold", "make_twonorm", "make_waveform"]
-
 
 def make_threshold(n_samples=1000, r=4, k=16, n_features=100, *, random_state=None):
     r"""Draw rows of ±1 labelled by an r-of-k threshold function.

@@ -9,8 +9,6 @@ from numpy.lib import format as npy
 
 from margindist.datasets.dataset import DataError, Dataset, check_labels, one_sentence
 
-__all__ = ["read_npz"]
-
 _READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _BEST_COMPRESSION = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}  # what DEFLATE can reach at most
 _MOST_COLUMNS = np.iinfo(np.int32).max

@@ -27,8 +27,6 @@ from margindist.datasets.arff import read_arff
 from margindist.datasets.dataset import DataError, Table, labels_of, table_to_dataset
 from margindist.files import write_whole
 
-__all__ = ["read_openml"]
-
 SERVER = "https://www.openml.org"
 _TIMEOUT = 30.0  # seconds without an answer
 _ATTEMPTS = 3  # at a file whose download breaks off

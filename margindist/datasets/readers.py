@@ -24,8 +24,6 @@ from margindist.datasets.fields import BOM
 from margindist.datasets.npz import read_npz
 from margindist.datasets.svmlight import read_svmlight
 
-__all__ = ["FILE_ENDINGS", "read_file"]
-
 _FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",

@@ -12,8 +12,6 @@ from numba import njit
 from margindist.datasets.dataset import DataError
 from margindist.datasets.fields import BOM, NO_NUMBER, UNSURE, read_number
 
-__all__ = ["read_svmlight"]
-
 _BLOCK_BYTES = 1 << 20
 _LARGE = 1 << 26  # bytes of text from which on values that fit float32 exactly stay float32
 
@@ -160,7 +158,9 @@ def read_svmlight(stream, name):
     """
     labels, ends = _Growing(np.float64), _Growing(np.int64)
     indices, values = _Growing(np.int32), _Growing(np.float32)
-    single, smallest, largest, n_entries, lines, n_bytes = True, 1, -1, 0, 0, 0
+    single = True  # while all values fit float32
+    smallest, largest = 1, -1  # column numbers
+    n_entries = lines = n_bytes = 0
     ends.extend([0])
     buffer, more = bytearray(), True
     while more:

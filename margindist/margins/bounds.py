@@ -12,8 +12,6 @@ from margindist.margins.decision import margins
 from margindist.margins.semivariance import semivariance_bound
 from margindist.spaces.gram import gram_matrix, is_indefinite
 
-__all__ = ["generalization_bound", "multiclass_bound"]
-
 
 def generalization_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: float = 0.05) -> float:
     """Return the paper's bound on the error of a classifier, from the samples it was trained on.

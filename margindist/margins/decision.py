@@ -22,8 +22,6 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-__all__ = ["margins", "margins_from_decision"]
-
 
 def margins(estimator: Any, X: ArrayLike, y: ArrayLike, *, geometric: bool = False) -> np.ndarray:
     r"""Return the margin of every sample under a fitted classifier.

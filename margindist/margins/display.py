@@ -13,8 +13,6 @@ from margindist.margins.statistics import _checked_weights
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MarginDistributionDisplay", "MarginSample"]
-
 _KINDS = ("cumulative", "histogram")
 _NEUTRAL = "#808080"  # readable on white and on black
 _WIDTHS = {"training": 1.0, "test": 2.2, None: 1.8}

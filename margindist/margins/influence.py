@@ -15,8 +15,6 @@ from margindist.margins.palette import method_styles
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["InfluenceCurve", "ParameterInfluenceDisplay"]
-
 _OTHERS = ("fixed", "best")
 
 
@@ -205,8 +203,9 @@ class ParameterInfluenceDisplay:
             for (key,) in grid:
                 rows = [i for i, chosen in enumerate(search.cv_results_["params"]) if key in chosen]
                 curves.append(_curve(method, key, rows, search.cv_results_, known[key]))
-        score_name = scoring if isinstance(scoring, str) else "accuracy" if scoring is None else "score"
-        return cls(curves, score_name=score_name).plot(ax)
+        if scoring is None:
+            scoring = "accuracy"
+        return cls(curves, score_name=scoring if isinstance(scoring, str) else "score").plot(ax)
 
     def plot(self, ax: "Axes | Sequence[Axes] | None" = None) -> "ParameterInfluenceDisplay":
         """Draw.
@@ -243,7 +242,9 @@ class ParameterInfluenceDisplay:
         axes[0].set_ylabel(self.score_name)
         if len(names) > 1:
             _explain(axes, styles)
-        self.axes_, self.ax_, self.figure_ = axes, axes[0], axes[0].figure
+        self.axes_ = axes
+        self.ax_ = axes[0]
+        self.figure_ = axes[0].figure
         return self
 
 

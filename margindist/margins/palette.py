@@ -11,8 +11,6 @@ from typing import Any, NamedTuple
 
 from margindist.methods import CLASSIFIERS
 
-__all__ = ["MethodStyle", "method_styles"]
-
 COLOURS = {"blue": "#0072B2", "red": "#D55E00", "green": "#009E73", "purple": "#CC79A7", "grey": "#767676"}
 
 # On and off lengths in units of the line width, as Matplotlib takes them.

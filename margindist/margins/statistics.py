@@ -11,8 +11,6 @@ from sklearn.utils.validation import check_array, check_consistent_length, colum
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MarginStatistics", "margin_statistics"]
-
 
 @dataclass(frozen=True)
 class MarginStatistics:

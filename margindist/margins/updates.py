@@ -5,8 +5,6 @@ import numbers
 import numpy as np
 from numpy.typing import ArrayLike
 
-__all__ = ["first_reaching", "update_bound"]
-
 
 def update_bound(margin: float, radius: float, delta: float, p: float = 2.0) -> float:
     r"""Return the most steps PUMMA can make on rows that some classifier separates.

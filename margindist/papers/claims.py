@@ -8,8 +8,6 @@ import numpy as np
 from margindist.papers.findings import Findings, compare_entries
 from margindist.runs import statistics
 
-__all__ = ["Verdict", "disagreements", "duel", "verdicts"]
-
 _ALIKE = 0.01  # share of a curve's spread below which curves are alike
 _AS_FREQUENT = 3 / 4  # of the printed share of wins, from which on ours counts as nearly the same
 _AGREES = 2 / 3  # share of a column within one printed standard deviation from which on it counts as agreeing

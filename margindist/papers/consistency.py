@@ -14,8 +14,6 @@ from scipy.stats import t as student
 
 from margindist.papers.declarations import Experiment, Printed, experiments
 
-__all__ = ["inconsistencies", "significance"]
-
 
 def inconsistencies(experiment: Experiment | None = None) -> tuple[str, ...]:
     """Return what disagrees within the printed tables.
@@ -76,12 +74,20 @@ def significance(first: Printed, second: Printed, n: int, test: str, level: floa
 
     def outcome(difference, error):
         ratio = inf if error == 0 else abs(difference) / error
-        return 0 if difference == 0 or ratio < needed else (1 if difference > 0 else -1)
+        if difference == 0 or ratio < needed:
+            return 0
+        return 1 if difference > 0 else -1
 
     seen = [outcome(difference, error) for difference in (low, high) for error in (widest, narrowest)]
     if low <= 0 <= high:
         seen.append(0)
     return min(seen), max(seen)
+
+
+def _outcomes(experiment, data, first, second):
+    """Bound the outcome of the paper's own test between two results on a data set."""
+    rule = experiment.statistics
+    return significance(first, second, experiment.n_splits(data), rule.test, rule.level)
 
 
 def _rows(experiment, measure=None):
@@ -150,9 +156,7 @@ def _counts_of_tests(experiment):
     statistics = experiment.statistics
     for key, printed in experiment.summary.get("win-tie-loss", {}).items():
         bounds = [
-            significance(
-                line[statistics.subject], line[key], experiment.n_splits(data), statistics.test, statistics.level
-            )
+            _outcomes(experiment, data, line[statistics.subject], line[key])
             for data, line in _rows(experiment)
             if line[key].status == "number"
         ]
@@ -212,9 +216,7 @@ def _marks(experiment):
         for key, cell in line.items():
             if cell.better is None or cell.status != "number":
                 continue
-            least, greatest = significance(
-                cell, reference, experiment.n_splits(data), statistics.test, statistics.level
-            )
+            least, greatest = _outcomes(experiment, data, cell, reference)
             if not least <= cell.better <= greatest:
                 test = "Welch's test" if statistics.test == "welch" else "a paired t-test"
                 yield (
@@ -227,42 +229,45 @@ def _marks(experiment):
 def _spreads(experiment):
     """Standard deviations too small for random test parts: a fixed classifier's accuracy varies more than that."""
     plan = experiment.splits
-    if plan.kind != "random" or experiment.kind != "accuracy":
-        return
-    cells, small, zero = 0, 0, 0
-    for data, line in _rows(experiment):
-        n = experiment.dataset(data).shape[0]
-        n_test = n * (1 - plan.train)
-        for cell in line.values():
-            if cell.status == "number":
-                expected = sqrt(cell.mean * (1 - cell.mean) / n_test * plan.train)
-                cells += 1
-                small += cell.std + cell.resolution / 2 < expected / 2
-                zero += cell.std == 0 and cell.std + cell.resolution / 2 < expected / 2
-    if small > cells / 10:
+    n_cells = 0
+    small = []  # standard deviations
+    for _, n_test, cell in _random_parts(experiment):
+        expected = sqrt(cell.mean * (1 - cell.mean) / n_test * plan.train)
+        n_cells += 1
+        if cell.std + cell.resolution / 2 < expected / 2:
+            small.append(cell.std)
+    if len(small) > n_cells / 10:
         yield (
-            f"{small} of {cells} standard deviations are less than half of what independent random test parts give "
-            f"even for a fixed classifier ({zero} are zero), so the {plan.number} partitions share test rows or "
-            f"the deviations are not taken over them."
+            f"{len(small)} of {n_cells} standard deviations are less than half of what independent random test parts "
+            f"give even for a fixed classifier ({small.count(0)} are zero), so the {plan.number} partitions share test "
+            f"rows or the deviations are not taken over them."
         )
 
 
 def _fractions(experiment):
     """Accuracies without any deviation that are no whole fraction of a test part of the printed size."""
+    for (data, key), n_test, cell in _random_parts(experiment):
+        if cell.std != 0:
+            continue
+        sizes = sorted({floor(n_test), ceil(n_test)})
+        if min(abs(round(cell.mean * size) / size - cell.mean) for size in sizes) > cell.resolution / 2 + 1e-9:
+            yield (
+                f"on {data} the accuracy {cell.text} of {experiment.method(key).label} is the same in every split, "
+                f"yet no whole fraction of {' or '.join(map(str, sizes))} test rows, so the printed number "
+                f"of rows, {experiment.dataset(data).shape[0]}, is wrong."
+            )
+
+
+def _random_parts(experiment):
+    """Yield (data set key, method key), the size of the test parts and the accuracy, where the parts are random."""
     plan = experiment.splits
     if plan.kind != "random" or experiment.kind != "accuracy":
         return
     for data, line in _rows(experiment):
-        n = experiment.dataset(data).shape[0]
-        sizes = {floor(n * (1 - plan.train)), ceil(n * (1 - plan.train))}
+        n_test = experiment.dataset(data).shape[0] * (1 - plan.train)
         for key, cell in line.items():
-            near = (abs(round(cell.mean * size) / size - cell.mean) for size in sizes) if cell.std == 0 else (0,)
-            if min(near) > (cell.resolution or 0) / 2 + 1e-9:
-                yield (
-                    f"on {data} the accuracy {cell.text} of {experiment.method(key).label} is the same in every split, "
-                    f"yet no whole fraction of {' or '.join(map(str, sorted(sizes)))} test rows, so the printed number "
-                    f"of rows, {n}, is wrong."
-                )
+            if cell.status == "number":
+                yield (data, key), n_test, cell
 
 
 def _twins(experiment):

@@ -18,21 +18,6 @@ from functools import cache
 from importlib import import_module, resources
 from typing import Any
 
-__all__ = [
-    "Axis",
-    "DataSet",
-    "DeclarationError",
-    "Experiment",
-    "Method",
-    "Paper",
-    "Printed",
-    "Reading",
-    "SplitPlan",
-    "Statistics",
-    "experiments",
-    "load_experiments",
-]
-
 PAPERS = ("ldm", "mamc", "pumma", "mcodm", "msvmav")
 KINDS = ("accuracy", "time", "margins", "influence", "updates")
 _CELL = re.compile(r"(?P<bold>\*?)(?P<mean>\d*\.\d+)(?:±(?P<std>\d*\.\d+))?(?P<mark>[●○]?)")

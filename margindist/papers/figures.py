@@ -11,8 +11,6 @@ from margindist.margins import method_styles
 from margindist.papers.findings import Findings
 from margindist.runs.figures import SETTINGS
 
-__all__ = ["draw"]
-
 _MOST_PANELS = 20
 _SETTINGS = SETTINGS | {"figure.constrained_layout.use": True}
 

@@ -10,8 +10,6 @@ from margindist.papers.declarations import DataSet, Experiment
 from margindist.runs import statistics
 from margindist.runs.store import Result
 
-__all__ = ["Entry", "Findings", "Rival", "compare_entries", "findings"]
-
 
 class Entry(NamedTuple):
     """One line and column of a table: our scores by split, and what was printed."""

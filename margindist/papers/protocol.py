@@ -22,8 +22,6 @@ from margindist.papers.declarations import DataSet, Experiment, Method, experime
 from margindist.runs.runner import CannotRun
 from margindist.runs.store import Cell, Result, Store
 
-__all__ = ["Parts", "evaluate", "here", "seeds_of", "split_rows"]
-
 _LEVELS = 101  # quantiles kept of a distribution of margins
 _DIGITS = 6
 _LARGEST_GRAM = 12_000

@@ -16,8 +16,6 @@ from margindist.papers.figures import draw
 from margindist.papers.findings import Findings, findings
 from margindist.runs.store import Store
 
-__all__ = ["Block", "html", "index_blocks", "markdown", "page_blocks", "write_reports"]
-
 _TEST_NAMES = {
     "paired-t": "Student's paired t-test over the splits, as in the paper",
     "welch": "Welch's t-test over the splits, as in the paper",
@@ -96,7 +94,9 @@ def _extent(found):
     done = found.done
     counts = Counter(result.cell[1:3] for result in done).values()
     least, most = min(counts, default=0), max(counts, default=0)
-    reach = f"{least} to {most} splits" if least < most else f"{most} splits" if most > 1 else "one split"
+    reach = "one split" if most <= 1 else f"{most} splits"
+    if least < most:
+        reach = f"{least} to {most} splits"
     n_sets = len({result.cell.dataset for result in done})
     extent = (
         f"{len(done)} cells on {n_sets} of {len(found.experiment.data)} data sets, {reach} each (the paper: "

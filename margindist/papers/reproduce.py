@@ -231,7 +231,9 @@ class Progress:
     """Says now and then how far a run is and how long it will take."""
 
     def __init__(self, say, every: float = 10.0):
-        self._say, self._every, self._last = say, every, 0.0
+        self._say = say
+        self._every = every
+        self._last = 0.0
 
     def __call__(self, progress: runner.Progress) -> None:
         """Speak if it is time to."""

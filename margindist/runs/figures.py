@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.figure import Figure
 
-__all__ = ["SETTINGS", "inline_svg", "named", "new_figure"]
-
 _INK = "#010203"  # becomes the page's own colour, light or dark
 _SOFT = "#040506"  # becomes the same, paler
 SETTINGS = {
