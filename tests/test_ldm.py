@@ -712,4 +712,11 @@ def test_a_price_without_digits_is_not_blamed_on_the_features(solver):
 
 
 def test_a_gap_that_overflows_is_infinite():
-    assert relative(np.nan, 1.0) == np.inf
+    assert [relative(gap, 1.0) for gap in (np.nan, -np.inf, -1e-17)] == [np.inf, np.inf, 0.0]
+
+
+def test_the_weight_of_a_class_whose_samples_weigh_nothing_is_no_mistake():
+    X, y = load_iris(return_X_y=True)
+    model = LDMClassifier(class_weight={0: 2.0, 2: 3.0}).fit(X, y, y != 2)
+    expected = LDMClassifier(class_weight={0: 2.0}).fit(X[:100], y[:100])
+    np.testing.assert_array_equal(model.coef_, expected.coef_)

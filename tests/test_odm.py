@@ -171,9 +171,9 @@ def test_block_step_is_a_minimum(block):
     zeta, beta = run_block(*block)
     H, f, others = reference.block_matrices(b, y, A, price, mu, theta, rival, ceiling)
     x = np.r_[zeta[others], beta]
-    assert zeta[y] == 0.0
+    assert zeta[y] == 0.0 and (x >= 0.0).all()
     found, best = x @ H @ x / 2 + f @ x, reference.block_minimum(H, f)
-    assert abs(found - best) <= 1e-8 * max(1.0, abs(best))
+    assert found - best <= 1e-8 * max(1.0, abs(best))  # a feasible point is below the reference by its rounding only
 
 
 @pytest.mark.parametrize("rival", [-1, 2])

@@ -194,8 +194,8 @@ def hand_over(attempts, tol, unfinished=(Status.STALLED,)):
 
 
 def relative(gap, value):
-    """Return the gap relative to the objective's absolute value: not negative, as by rounding, nor nan, by overflow."""
-    if not np.isfinite(value) or np.isnan(gap):
+    """Return the gap relative to the objective's absolute value: not negative, by rounding; infinite, by overflow."""
+    if not np.isfinite(value) or not np.isfinite(gap):
         return np.inf
     return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny)
 

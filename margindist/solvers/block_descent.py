@@ -163,13 +163,13 @@ def _curvature(problem, features, exact):
     B = (E @ (vectors[:, kept] * np.sqrt(values[kept] / (1.0 / c + values[kept])))) / root
     B = np.ascontiguousarray(B[:, (B**2).max(axis=0) > 1e-6 * gram.diagonal.mean()])
     u = image - B @ (B.T @ tilted)
-    left = 1.0 - c * (tilted @ u)
-    if exact:  # then nothing need be taken from 1, of which rounding may leave nothing
-        axes = E @ (vectors[:, kept] / np.sqrt(values[kept]))
-        y = root[:, 0] * signs
-        seen = axes.T @ y
-        left = np.sum((y - axes @ seen) ** 2) + seen @ (seen / (1.0 + c * values[kept]))
-    return _Curvature(gram, B, u, c / left, image)
+    # 1 - c u'DY1 without taking anything from 1, of which rounding may leave nothing; but for what the features lack.
+    axes = E @ (vectors[:, kept] / np.sqrt(values[kept]))
+    y = root[:, 0] * signs
+    seen = axes.T @ y
+    left = np.sum((y - axes @ seen) ** 2) + seen @ (seen / (1.0 + c * values[kept]))
+    lacking = 0.0 if exact else c * (tilted @ image - seen @ (values[kept] * seen))
+    return _Curvature(gram, B, u, c / (left - lacking if lacking < left else left), image)
 
 
 def _orthonormal(columns):

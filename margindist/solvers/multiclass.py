@@ -61,7 +61,7 @@ from margindist.solvers._class_blocks import (
     scores_by_parts,
     store,
 )
-from margindist.solvers._solution import Solution, Status, gained
+from margindist.solvers._solution import Solution, Status, gained, relative
 from margindist.solvers.proximal_newton import ProximalNewton, is_favourable, is_possible
 from margindist.spaces.rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
 
@@ -132,7 +132,7 @@ def solve(problem, options, start=None, *, outer="concave", method="auto", openi
             opening = Opening(blocks, W.copy(), gap, ways.newton is not None)
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             lower = (1.0 - gap) * value  # no weights give this round less, and the last ones give it ``bound``
-            best = best._replace(gap=min(best.gap, (bound - lower) / bound))
+            best = best._replace(gap=min(best.gap, relative(bound - lower, bound)))
             status = status if ways.n_iter >= max_iter else Status.SETTLED
             break
         history.append(true)
