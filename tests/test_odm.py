@@ -145,7 +145,7 @@ def run_block(b, y, A, price, mu, theta, rival, ceiling):
     order, zeta = np.empty(len(b), np.int64), np.empty(len(b))
     n, S, beta = multiclass.block_step(b, y, A, price, mu, theta, rival, ceiling, order, zeta)
     assert n == 0 or (zeta[:n] >= 0).all()
-    assert beta >= 0 and pytest.approx(zeta[:n].sum(), rel=1e-12, abs=1e-300) == S
+    assert beta >= 0 and pytest.approx(zeta[:n].sum(), rel=1e-12, abs=1e-14) == S
     full = np.zeros(len(b))
     full[order[:n]] = zeta[:n]
     return full, beta
