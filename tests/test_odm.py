@@ -462,9 +462,41 @@ def test_rows_that_are_all_alike_and_large(seed):
 
 def test_descent_that_stalls_is_finished_by_newton(monkeypatch):
     X, y = load_iris(return_X_y=True)
-    monkeypatch.setattr(multiclass, "is_favourable", lambda rows, n_classes: False)
+    monkeypatch.setattr(multiclass, "is_best", lambda rows, losses: False)
     model = ODMClassifier(2.0**20, tol=1e-6, random_state=0).fit(minmax_scale(X), y)
     assert model.duality_gap_ <= 1e-6
+
+
+@pytest.mark.parametrize("outer", ["concave", "frozen"])
+def test_newton_with_weights_of_many_magnitudes(outer):
+    rng = np.random.default_rng(0)
+    X, y = load_wine(return_X_y=True)
+    weights = 10.0 ** rng.uniform(-6, 6, len(y))
+    model = ODMClassifier(1.0, 0.01, 0.0, outer=outer, solver="newton").fit(minmax_scale(X), y, sample_weight=weights)
+    assert model.duality_gap_ <= 1e-3
+    assert model.n_iter_ < 100
+
+
+def test_passes_settle_fewer_rows_than_columns():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((100, 800))
+    y = np.argsort(np.argsort(X @ rng.standard_normal(800))) // 10
+    model = ODMClassifier(2.0**14, 0.2, 0.0, random_state=0).fit(X, y)
+    assert model.solver_ == "coordinate-descent"
+    assert model.duality_gap_ <= 1e-3
+    assert model.n_iter_ < 30
+
+
+def test_newton_that_stalls_is_finished_by_passes(monkeypatch):
+    X, y = load_wine(return_X_y=True)
+    X = minmax_scale(X)
+    expected = ODMClassifier(1.0).fit(X, y)
+    monkeypatch.setattr(proximal_newton._Progress, "has_ended", lambda *step: True)
+    with pytest.warns(ConvergenceWarning, match="stalled"):
+        ODMClassifier(1.0, solver="newton").fit(X, y)
+    model = ODMClassifier(1.0, random_state=0).fit(X, y)
+    assert model.duality_gap_ <= 1e-3
+    assert model.objective_ == pytest.approx(expected.objective_, rel=2e-3)
 
 
 # ---------------------------------------------------------------------- the estimator

@@ -14,7 +14,6 @@ from margindist.objectives import ODM
 from margindist.solvers import multiclass, newton
 from margindist.solvers._kernel_certificate import solve_joint_in_space
 from margindist.solvers._solution import Options, Problem
-from margindist.solvers.proximal_newton import is_favourable
 from margindist.spaces.rows import n_columns
 
 _PAPER_LAMS = tuple(2.0**k for k in range(0, 21, 2))
@@ -94,7 +93,7 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less.
         - "coordinate-descent": passes over the samples; for two classes followed by Newton steps where they stall.
 
-        "auto" picks by shape, and changes to Newton steps where passes are slow; ``solver_`` says where it began.
+        "auto" picks by shape, and changes to the other where one gets nowhere; ``solver_`` says where it began.
 
     tol : float, default=1e-3
         Relative duality gap at which a convex problem counts as solved, and the relative decrease at which rounds end:
@@ -246,11 +245,6 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     def _is_joint(self):
         return self.multi_class == "direct" and len(self.classes_) > 2
 
-    def _pick_solver(self, rows):
-        if self.solver == "auto" and self._is_joint():
-            return "newton" if is_favourable(rows, len(self.classes_)) else "coordinate-descent"
-        return super()._pick_solver(rows)
-
     def _solve(self, problem, options, start):
         if not self._is_joint():
             return super()._solve(problem, options, start)
@@ -258,7 +252,9 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
 
         def solve_on(rows, start):
             on_rows = problem._replace(space=rows)
-            return multiclass.solve(on_rows, options, start, outer=self.outer, method=self.solver)
+            found = multiclass.solve(on_rows, options, start, outer=self.outer, method=self.solver)
+            self.solver_ = found.extra["began"]
+            return found
 
         return solve_joint_in_space(problem.space, problem, self.tol, solve_on, start)
 

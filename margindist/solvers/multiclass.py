@@ -37,8 +37,9 @@ The certificate of a round is the Fenchel-Young sum of its rows, ½‖w − w̃�
 **Two ways through a round.** Newton steps (:mod:`margindist.solvers.proximal_newton`) on all of w at once are the way
 wherever their arrays fit, for they take about as many steps whatever λ is. Coordinate descent steps through the rows
 and leaves out those that do not move until the rest has settled; blocks are kept sparse. It begins where there are very
-many columns or classes, and hands over where it is slow. In a new round, a row gets its new runner-up at its next step;
-until then its old part stays in w, so that w never leaves the range of blocks that were stepped to.
+many columns or classes, or more columns than rows, and hands over where it is slow; where Newton steps get nowhere, it
+has the last word. In a new round, a row gets its new runner-up at its next step; until then its old part stays in w, so
+that w never leaves the range of blocks that were stepped to.
 """
 
 from typing import NamedTuple
@@ -62,7 +63,7 @@ from margindist.solvers._class_blocks import (
     store,
 )
 from margindist.solvers._solution import Solution, Status, gained, relative
-from margindist.solvers.proximal_newton import ProximalNewton, is_favourable, is_possible
+from margindist.solvers.proximal_newton import ProximalNewton, is_best, is_possible
 from margindist.spaces.rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
 
 _MOST_ITERATIONS = 1000
@@ -72,6 +73,8 @@ _FIRST_STEPS = 20  # Newton steps of the first round at most, unless it may be t
 _CYCLE = 8  # passes over the rows that still move between two looks at the gap
 _QUIET = 0.1  # rows that move less than this share of the largest move rest until then
 _PATIENCE = 30  # passes of coordinate descent in a round before Newton steps may take over
+_LAST_PASSES = 300  # of coordinate descent, where Newton steps got nowhere
+_MORE_PATIENCE = 200  # the same of fewer rows than columns: a Newton step costs many passes, and passes usually suffice
 
 
 class Opening(NamedTuple):
@@ -106,10 +109,24 @@ def solve(problem, options, start=None, *, outer="concave", method="auto", openi
     Returns
     -------
     Solution
+        Where Newton steps get nowhere, "auto" tries passes from the start, and the lower objective is the answer.
         With one row of ``coef`` per class, the true objective, and a gap that certifies the best round's convex
-        problem, not the whole. ``extra`` has the true objective after each round, "history", and the "opening":
-        where the first round ended, unless that began from given ones.
+        problem, not the whole. ``extra`` has the true objective after each round, "history", the "opening":
+        where the first round ended, unless that began from given ones, and with which method it "began".
     """
+    found = _solve_by(method, problem, options, start, outer, opening)
+    left = options.limit(_MOST_ITERATIONS) - found.n_iter
+    if method != "auto" or found.status is not Status.STALLED or left <= 0:
+        return found
+    few = options._replace(max_iter=min(left, _LAST_PASSES))
+    other = _solve_by("coordinate-descent", problem, few, None, outer, None)
+    best = other if other.objective <= found.objective else found
+    extra = found.extra | {"history": best.extra["history"]}
+    return best._replace(n_iter=found.n_iter + other.n_iter, extra=extra)
+
+
+def _solve_by(method, problem, options, start, outer, opening):
+    """Run rounds of one method, or of passes and Newton steps after them."""
     objective, rows, codes, weights = problem
     tol, max_iter, report = options.tol, options.limit(_MOST_ITERATIONS), options.report
     coef, start = (None, None) if start is None else (start.coef, start.dual)
@@ -133,7 +150,8 @@ def solve(problem, options, start=None, *, outer="concave", method="auto", openi
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             lower = (1.0 - gap) * value  # no weights give this round less, and the last ones give it ``bound``
             best = best._replace(gap=min(best.gap, relative(bound - lower, bound)))
-            status = status if ways.n_iter >= max_iter else Status.SETTLED
+            if ways.n_iter < max_iter:
+                status = Status.STALLED if ways.stalled else Status.SETTLED
             break
         history.append(true)
         if best is None or true <= best.objective:
@@ -144,6 +162,9 @@ def solve(problem, options, start=None, *, outer="concave", method="auto", openi
         enough = tol * gained(value, at_zero(losses, blocks))
         exact = gap <= enough
         if ways.n_iter >= max_iter:
+            break
+        if ways.stalled:
+            status = Status.STALLED
             break
         decrease = (history[-2] - true) / true if len(history) > 1 else np.inf
         if exact and decrease <= enough:
@@ -157,7 +178,7 @@ def solve(problem, options, start=None, *, outer="concave", method="auto", openi
                 status = Status.NOTHING_CHANGED
                 break
             inner = tol
-    extra = {"history": np.array(history), "opening": opening}
+    extra = {"history": np.array(history), "opening": opening, "began": ways.began}
     return best._replace(n_iter=ways.n_iter, status=status, extra=extra)
 
 
@@ -200,9 +221,13 @@ class _Ways:
 
     def __init__(self, rows, losses, method, rng):
         self.rows, self.losses, self.rng, self.n_iter = rows, losses, rng, 0
-        self.patience = _PATIENCE if method == "auto" and is_possible(rows, losses.n_classes) else np.inf
-        few = method == "auto" and is_favourable(rows, losses.n_classes)
-        self.newton = ProximalNewton(rows, losses) if method == "newton" or few else None
+        self.patience = _PATIENCE if losses.total >= n_columns(rows) else _MORE_PATIENCE
+        if method != "auto" or not is_possible(rows, losses.n_classes):
+            self.patience = np.inf
+        first = method == "newton" or (method == "auto" and is_best(rows, losses))
+        self.newton = ProximalNewton(rows, losses) if first else None
+        self.began = "newton" if first else "coordinate-descent"
+        self.stalled = False
 
     def take(self, opening, W):
         """Go on from where another solution's first round ended; return what :meth:`run` would."""
@@ -225,10 +250,14 @@ class _Ways:
             if done or self.n_iter >= max_iter:
                 return blocks, *found
             self.newton = ProximalNewton(self.rows, self.losses)
+            if upper is None:  # from where passes got stuck, Newton steps take longer than from the start
+                blocks = empty_blocks(len(blocks.beta), min(self.losses.n_classes - 1, _ROOM))
+                W[:] = 0.0
         changed = np.flatnonzero(blocks.rival != rivals)
         blocks.rival[:], blocks.beta[changed] = rivals, 0.0
         blocks, n_iter, *found = self.newton.run(blocks, W, bound, tol, max_iter - self.n_iter)
         self.n_iter += n_iter
+        self.stalled = self.newton.stalled
         return blocks, *found
 
     def _descend(self, blocks, rivals, W, bound, tol, max_iter):

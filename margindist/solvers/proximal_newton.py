@@ -46,12 +46,16 @@ from margindist.solvers._class_blocks import (
 from margindist.spaces.rows import gram, matrix, n_columns, n_rows, row_add
 
 _FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
+_LEAST_WIDTH = 1e-3  # the same of a row that has many times the price of others
 _NARROW = 0.3  # factor of the widths
 _WIDEN = 10.0  # by how much they are widened again for a new round
 _SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this part
+_STALLED = 150  # steps in which neither the gap was halved nor the value fell by a twentieth: more are in vain
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
+_VAIN_PRODUCTS = 40  # of them without halving the least residual: rounding has the upper hand
 _WHOLE = 600  # columns times classes up to which the Hessian may be formed
+_MODERATE = 6000  # columns times classes up to which Newton steps go first whatever the number of rows
 _FEW_ROWS = 2000  # rows up to which their products with each other are kept
 _FEW_BENDS = 2000  # outer products up to which their system may be formed
 _FIRST_PRODUCTS = 10  # either is, if that costs less than the products of the last system; of the first, so many
@@ -64,6 +68,16 @@ _LARGEST_SCORES = 2 * 10**7  # rows times classes
 def is_possible(rows, n_classes):
     """Tell whether the scores of all rows can be held."""
     return n_rows(rows) * n_classes <= _LARGEST_SCORES
+
+
+def is_best(rows, losses):
+    """Tell whether the method should go first.
+
+    Fewer rows than columns are often settled by some passes over them, and of many columns a Newton step costs more
+    than that. A weight of two is two rows.
+    """
+    few_columns = n_columns(rows) <= max(losses.total, _MODERATE / losses.n_classes)
+    return few_columns and is_favourable(rows, losses.n_classes)
 
 
 def is_favourable(rows, n_classes):
@@ -79,15 +93,20 @@ class ProximalNewton:
         mean_square = (losses.prices @ losses.squares) / losses.prices.sum()
         typical = 0.5 * losses.total / losses.prices.sum()
         scale = max(_FIRST_WIDTH * mean_square, min(typical, mean_square) or typical)
-        self.width = self.first_width = scale / typical * 0.5 / losses.prices
+        # As many rows as a row counts for have its width together, but for rows that outweigh many others: without
+        # any width to speak of, those keep their kinks, at which Newton steps stop.
+        self.first_width = np.maximum(scale / typical * 0.5 / losses.prices, _LEAST_WIDTH * mean_square)
+        self.width = self.first_width
         self.favourable = is_favourable(rows, losses.n_classes)
         self.preconditioner = (_ClassFactors if self.favourable else _Diagonal)(rows, self.X)
         self.products, self.products_of_rows = _FIRST_PRODUCTS, None
+        self.stalled = False  # whether the last round got nowhere
 
     def run(self, blocks, weights, bound, tol, max_iter):
         """Solve a round from these blocks and weights (changed).
 
-        Returns blocks, number of steps, the round's value, the true objective and the relative gap.
+        Returns blocks, number of steps, the round's value, the true objective and the relative gap. A round that gets
+        nowhere ends before either limit, and ``stalled`` says so.
         """
         losses, X, k = self.losses, self.X, self.losses.n_classes
         W = weights[:, :k].copy()
@@ -98,6 +117,7 @@ class ProximalNewton:
         U, V = X @ W, np.empty((len(blocks.beta), k))
         self.width = np.minimum(self.first_width, _WIDEN * self.width)
         n_iter, last, nothing = 0, np.inf, at_zero(losses, blocks)
+        progress, self.stalled = _Progress(), False
         while True:
             _proximal(losses, blocks, self.width, U, ahead, V)
             while True:
@@ -108,7 +128,12 @@ class ProximalNewton:
                 done = is_done(value, nothing, rest + gap, bound, tol) or n_iter >= max_iter
                 if done or rest <= 0.1 * gap:
                     break
+                self.stalled = done = progress.has_ended(value, rest + gap)
+                if done:
+                    break
                 dW = self._direction(ahead, G)
+                if not np.vdot(G, dW) < 0.0:  # all rounding
+                    dW = -G
                 step, U = self._search(blocks, W, U, dW, ahead, V)
                 W += step * dW
             blocks, ahead = ahead, blocks
@@ -169,6 +194,8 @@ class ProximalNewton:
         classes = blocks.length[active] + 2
         bends = blocks.length[active] + (blocks.beta[active] > 0.0)
         costs = {None: self.products * 4 * (weights.sum() + (d if self.favourable else 0)) * d * k}
+        if self.preconditioner.worn:
+            costs[None] += k * d * d * (min(weights.sum(), self.preconditioner.most_rows) + d / 3)
         if d * k <= _WHOLE:
             costs[self._by_factor] = 0.25 * d * d * (weights @ (classes * (classes + 1))) + (d * k) ** 3 / 3
         if n_rows(self.rows) <= _FEW_ROWS and bends.sum() <= _FEW_BENDS:
@@ -212,8 +239,8 @@ class ProximalNewton:
         dW, R, image = np.zeros_like(G), -G, np.empty((len(active), G.shape[1]))
         Z = apply(R)
         P, square, products = Z, np.vdot(R, Z), 0
-        enough = _FORCING**2 * square
-        while square > enough and products < _MOST_PRODUCTS:
+        enough, least, since = _FORCING**2 * square, square, 0
+        while square > enough and products < min(_MOST_PRODUCTS, since + _VAIN_PRODUCTS):
             HP = P + X.T @ _bend(losses, blocks, width, X @ P, image)
             length = square / np.vdot(P, HP)
             dW += length * P
@@ -222,13 +249,33 @@ class ProximalNewton:
             square, before = np.vdot(R, Z), square
             P = Z + (square / before) * P
             products += 1
+            if square <= 0.25 * least:
+                least, since = square, products
         self.products = products
         self.preconditioner.note(products)
         return dW
 
 
+class _Progress:
+    """How long ago a round last got on."""
+
+    def __init__(self):
+        self.value, self.gap, self.steps = np.inf, np.inf, 0
+
+    def has_ended(self, value, gap):
+        """Take note of a step; tell whether there was no progress for too many of them."""
+        self.steps += 1
+        if gap <= 0.5 * self.gap or value <= 0.95 * self.value:
+            self.steps = 0
+            self.gap = min(self.gap, gap)
+            self.value = min(self.value, value)
+        return self.steps >= _STALLED
+
+
 class _Diagonal:
     """The diagonal of the Hessian."""
+
+    worn = False  # it costs next to nothing
 
     def __init__(self, rows, X):
         self.squared = X.power(2) if hasattr(X, "power") else X**2
