@@ -52,7 +52,7 @@ def written_whole(path: str | os.PathLike) -> Iterator[BinaryIO]:
                 file.flush()
                 os.fsync(file.fileno())
                 if fcntl is None:
-                    file.close()  # Windows moves no open file
+                    file.close()  # Windows cannot replace an open file
                 os.replace(part, path)
             except BaseException:
                 part.unlink(missing_ok=True)
@@ -85,7 +85,7 @@ def _opened_alone(part):
             if fcntl is not None:
                 with suppress(OSError):  # not every file system has locks
                     fcntl.flock(file, fcntl.LOCK_EX)
-            if _is_still(file, part):  # while this one waited, the other has moved the file to its place
+            if _is_still(file, part):  # else another process has moved it to its place meanwhile
                 file.truncate(0)
                 yield file
                 return

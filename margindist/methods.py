@@ -256,7 +256,7 @@ def _soft_margin(shape, few):
     return {"soft_margin": (0.1, 1.0) if few else (0.01, 0.1, 1.0, 10.0)}
 
 
-_ONLINE = {"max_iter": 100}  # shuffled passes; most fits converge before, on scaled features
+_ONLINE = {"max_iter": 100}  # shuffled passes; on scaled features most fits converge before that
 
 _DECLARED = (
     Classifier(
@@ -484,6 +484,13 @@ def _search_parameters(kind, estimator, grid):
         elif f"{name}s" in known:
             parameters[f"{name}s"] = [value]
     return parameters
+
+
+def best_model(model: Any) -> Any:
+    """Return the best model of a search over parameters, anything else as it is."""
+    while "best_estimator_" in getattr(model, "__dict__", {}):
+        model = model.best_estimator_
+    return model
 
 
 class Choice(NamedTuple):

@@ -16,7 +16,7 @@ from sklearn.preprocessing import LabelBinarizer
 from margindist.kernels import Kernel
 from margindist.methods import OURS
 
-_LARGEST = 1e150  # so that products of two numbers are finite
+_LARGEST = 1e150  # so that the product of two numbers is finite
 _INTEGERS = ("i8", "i4")
 
 
@@ -25,7 +25,7 @@ class SchemaError(ValueError):
 
 
 def class_named(name):
-    """Return the class of that name if it has a schema or is a classifier that is declared, else None."""
+    """Return the class of that name if it has a schema or is a declared classifier, else None."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     return OURS[name].load() if name in OURS else None
@@ -342,7 +342,7 @@ def _complete_svc(model):
 def _complete_encoder(encoder):
     sizes = [len(categories) for categories in encoder.categories_]
     encoder._check_infrequent_enabled()
-    if type(encoder).__name__ == "OrdinalEncoder":  # a missing value is a category of its own, behind the others
+    if type(encoder).__name__ == "OrdinalEncoder":  # a missing value is a category of its own, after the others
         lasts = [categories[-1] for categories in encoder.categories_]
         encoder._missing_indices = {k: sizes[k] - 1 for k, last in enumerate(lasts) if last != last}
         sizes = [size - (k in encoder._missing_indices) for k, size in enumerate(sizes)]

@@ -42,6 +42,7 @@ from sklearn.utils.validation import check_is_fitted
 import margindist
 from margindist.files import written_whole
 from margindist.kernels import Kernel
+from margindist.methods import best_model
 from margindist.model_schema import SchemaError, check_fitted, check_parameters, class_named, complete, schema_of
 
 __all__ = ["ModelFileError", "ModelMetadata", "load_model", "read_metadata", "save_model"]
@@ -52,7 +53,7 @@ _PRELUDE = len(_MAGIC) + 32 + 8  # the SHA-256 of what follows it, the length of
 _HEADER_BYTES = 16_000_000
 _VALUES = 500_000  # in the header
 _CONTAINERS = 100_000  # lists and objects in the header
-_OBJECTS = 10_000  # of listed classes
+_OBJECTS = 10_000  # objects of the classes that may be in a file
 _DEPTH = 100  # of lists and objects within each other
 _DIGITS = 20  # of an integer
 
@@ -79,7 +80,7 @@ _PLAIN = (type(None), bool, int, float, str, np.generic)
 _SPARSE = {"csr_matrix": sp.csr_matrix, "csr_array": sp.csr_array}
 _DTYPE = re.compile(r"\|[biu]1|<[iu][248]|<f[248]|\|S[0-9]{1,7}|<U[0-9]{1,7}|<[mM]8\[[0-9]{0,6}[A-Za-z]{1,2}\]")
 
-# Kinds JSON lacks: how a value becomes nodes that it has, and how these become the value.
+# Types that JSON lacks: the type, how to encode a value, and how to decode it.
 _CODECS = {
     "float": (float, str, float),
     "tuple": (tuple, list, tuple),
@@ -194,7 +195,7 @@ def save_model(
     >>> bool((again.decision_function(X) == model.decision_function(X)).all())
     True
     """
-    model = _unwrapped(model)
+    model = best_model(model)
     if not isinstance(model, BaseEstimator):
         raise ModelFileError(f"save_model: expected a fitted classifier, got an object of {type(model).__name__}.")
     try:
@@ -296,21 +297,14 @@ def _require(condition, complaint):
         raise ModelFileError(complaint)
 
 
-def _unwrapped(value):
-    """Return the best model of a search, anything else as it is."""
-    while isinstance(value, BaseEstimator) and "best_estimator_" in vars(value):
-        value = value.best_estimator_
-    return value
-
-
 def _described(model):
     if type(model).__name__ != "Pipeline":
         return type(model).__name__
-    return "Pipeline(" + ", ".join(type(_unwrapped(step)).__name__ for _, step in model.steps) + ")"
+    return "Pipeline(" + ", ".join(type(best_model(step)).__name__ for _, step in model.steps) + ")"
 
 
 def _feature_names(model, given):
-    """Return the names of the columns: those the model was fitted on, or those given for one that knows none."""
+    """Return the names of the columns: those the model was fitted on, or else those given."""
     own = getattr(model, "feature_names_in_", None)
     if given is None:
         return None if own is None else own.tolist()
@@ -351,7 +345,7 @@ class _Writer:
         for tag, (kind, encode, _) in _CODECS.items():
             if type(value) is kind and (kind is not type or _TYPES.get(value.__name__) is value):
                 return {tag: self.node(encode(value), where, fitted)}
-        return self._object(_unwrapped(value), where, fitted)
+        return self._object(best_model(value), where, fitted)
 
     def _object(self, value, where, fitted):
         kind = type(value)
@@ -645,7 +639,7 @@ def _name_columns(model, names):
 
 
 def _try_out(model, n_bytes):
-    """Refuse a model that cannot predict two rows of its own example, so that what loads predicts."""
+    """Raise an error if the model cannot predict two example rows, so that whatever loads can predict."""
     rows = _example_rows(model, n_bytes)
     if rows is None:
         return
@@ -668,7 +662,7 @@ def _try_out(model, n_bytes):
 
 
 def _example_rows(model, n_bytes):
-    """Return two rows that a model should take, None if it takes none, or a table that cannot be made here."""
+    """Return two rows that a model should accept, or None if they cannot be made."""
     first = _estimators(model)[0] if hasattr(model, "steps") else model
     if hasattr(first, "steps"):
         return _example_rows(first, n_bytes)
@@ -677,7 +671,7 @@ def _example_rows(model, n_bytes):
     n_features = first.n_features_in_
     names = getattr(first, "feature_names_in_", None)
     special = _example(model)
-    if not special and 16 * n_features > max(n_bytes, 2**20):  # as only sparse matrices have them
+    if not special and 16 * n_features > max(n_bytes, 2**20):  # only a sparse matrix can have so many columns
         return sp.csr_matrix((2, n_features))
     values = np.zeros((2, n_features), dtype=object if any(isinstance(v, str) for v in special.values()) else float)
     values[1] = 1.0
@@ -693,7 +687,7 @@ def _example_rows(model, n_bytes):
 
 
 def _example(model):
-    """Return the columns that do not take any number, with a value that each takes."""
+    """Return the columns that do not take arbitrary numbers, each with a value that it does take."""
     if hasattr(model, "steps"):
         return _example_of_steps(_estimators(model))
     if hasattr(model, "categories_"):
@@ -709,7 +703,7 @@ def _example(model):
 
 
 def _example_of_steps(steps):
-    """Return the columns of a pipeline that do not take any number: an imputer hands on what it gets."""
+    """Return the same for the steps of a pipeline; an imputer passes values on."""
     if not steps or type(steps[0]).__name__ != "SimpleImputer":
         return _example(steps[0]) if steps else {}
     fills = steps[0].statistics_

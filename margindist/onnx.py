@@ -35,7 +35,7 @@ from sklearn.utils.validation import check_is_fitted
 import margindist
 from margindist.estimators._base import MarginClassifier
 from margindist.estimators.reductions import ECOCClassifier
-from margindist.methods import OURS
+from margindist.methods import OURS, best_model
 
 if TYPE_CHECKING:
     import onnx
@@ -101,7 +101,7 @@ def to_onnx(
     newest = onnx.defs.onnx_opset_version()
     if not (isinstance(target_opset, int) and _OLDEST_OPSET <= target_opset <= newest):
         raise ValueError(f"to_onnx: target_opset must be from {_OLDEST_OPSET} to {newest}, got {target_opset!r}.")
-    model = _best(model)
+    model = best_model(model)
     if not isinstance(model, BaseEstimator):
         raise TypeError(f"to_onnx expects a fitted classifier, got an object of {type(model).__name__}.")
     check_is_fitted(model)
@@ -122,12 +122,6 @@ def _onnx():
     return onnx
 
 
-def _best(model):
-    while isinstance(model, BaseEstimator) and hasattr(model, "best_estimator_"):
-        model = model.best_estimator_
-    return model
-
-
 def _input_names(model, given, n_features, texts):
     """Return the names of the inputs, one per feature; None for one input of all features."""
     if given is not None:
@@ -143,10 +137,10 @@ def _input_names(model, given, n_features, texts):
 
 
 class _Columns(NamedTuple):
-    """Some of the inputs, not yet put together; texts have a value for where they are missing."""
+    """Some of the inputs, not yet joined; columns of text may have values for missing entries."""
 
     which: tuple
-    fills: tuple = ()  # one per column if an imputer was there
+    fills: tuple = ()  # one per column, if there was an imputer
 
 
 class _Graph:
@@ -261,7 +255,7 @@ def _label_values(classes):
 
 def _scores(graph, model, value):
     """Return the decision values of a classifier as a matrix: one column for two classes, one per class for more."""
-    model = _best(model)
+    model = best_model(model)
     if isinstance(model, Pipeline):
         for _, step in model.steps[:-1]:
             value = _transformed(graph, step, value)
@@ -354,7 +348,8 @@ def _converted(graph, step, value):
         ) from error
     matrix = graph.matrix(value)
     trouble = None
-    for kind, element in ((DoubleTensorType, "DOUBLE"), (FloatTensorType, "FLOAT")):  # float32 where it must be
+    # float32 only if the step has no conversion in float64
+    for kind, element in ((DoubleTensorType, "DOUBLE"), (FloatTensorType, "FLOAT")):
         try:
             model = skl2onnx.convert_sklearn(
                 step,
@@ -362,7 +357,7 @@ def _converted(graph, step, value):
                 target_opset={"": graph.opset, **_ML_OPSET},
             )
             graph.onnx.shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
-        except Exception as error:  # skl2onnx raises many kinds, and so does the check of what it made
+        except Exception as error:  # skl2onnx raises errors of many types, and so does the check of its graph
             trouble = error
             continue
         return graph.insert(model.graph, graph.op("Cast", matrix, to=getattr(graph.onnx.TensorProto, element)))
@@ -532,7 +527,7 @@ def _is_text(values):
 
 def _text_columns(model, which):
     """Return the columns, out of ``which`` given to this step, that it takes as texts."""
-    model = _best(model)
+    model = best_model(model)
     if isinstance(model, Pipeline):
         found = set()
         for _, step in model.steps:

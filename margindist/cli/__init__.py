@@ -9,7 +9,8 @@ INTERRUPTED = 130
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line and leave with its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored, as in the background
+    # Where Ctrl-C is ignored, as in background jobs, it stays ignored.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave_at_once)
     try:
         import click  # noqa: F401
@@ -20,7 +21,7 @@ def main(arguments: list[str] | None = None) -> None:
     from margindist.cli.app import run
 
     code = run(arguments)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C in the last moment would show where Python stands
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a late Ctrl-C would print a traceback of Python's shutdown
     sys.exit(code)
 
 

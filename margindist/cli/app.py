@@ -17,7 +17,7 @@ from margindist import __version__
 from margindist.cli import INTERRUPTED
 from margindist.files import write_whole
 
-# Where a command is made, and what it does: --help needs no more, so it is quick.
+# Where each command is defined, and what it does. --help needs no more than this, so it is quick.
 _COMMANDS = {
     "compare": ("margindist.cli.compare:compare", "Compare methods on your data and write a report."),
     "fit": ("margindist.cli.model:fit", "Choose parameters, fit one method, and write a model file."),
@@ -130,7 +130,7 @@ def run(arguments=None):
         _complain(error.format_message(), state)
         return error.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has closed the pipe
         return 0
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
@@ -145,7 +145,7 @@ def run(arguments=None):
 
 
 def _show_warning(message, category, filename, lineno, file=None, line=None):
-    """Say a warning in a line, without where in the library it arose."""
+    """Print a warning as one line, without the place in the library where it was raised."""
     click.echo(f"margindist: warning: {' '.join(str(message).split())}", err=True)
 
 
@@ -181,7 +181,7 @@ class ProgressLine:
             )  # fmt: skip
 
     def __call__(self, progress):
-        """Show where a run stands."""
+        """Show the progress of a run."""
         if self._bar is not None:
             self._bar.length = progress.total
             self._bar.update(progress.finished - self._bar.pos, progress)
@@ -196,17 +196,17 @@ class ProgressLine:
             return None
         text = f"{progress.time_left}, {self._labels.get(progress.last.cell.method, '')}"
         before = len(f"[{'.' * _BAR_WIDTH}] {progress.finished}/{progress.total}")
-        room = shutil.get_terminal_size().columns - 1 - before  # click lets longer lines break
+        room = shutil.get_terminal_size().columns - 1 - before  # click does not shorten lines that are too long
         return text[: max(room, 0)]
 
     def close(self):
-        """Leave the line to what follows."""
+        """End the line of the bar."""
         if self._bar is not None:
             self._bar.render_finish()
 
 
 def check_outputs(outputs, inputs=()):
-    """Refuse what hours of work must not end with: a folder that is not there, an input overwritten, a place twice."""
+    """Raise an error, before hours of work, if an output has no folder, is an input, or is named twice."""
     taken = {Path(path).resolve() for path in inputs if os.path.isfile(path)}
     for path in outputs:
         if path is None:
@@ -252,7 +252,7 @@ class Duration(click.ParamType):
 
 
 def complete_data(ctx, parameter, incomplete):
-    """Complete names of data sets, beside files."""
+    """Complete the names of data sets and of files."""
     from click.shell_completion import CompletionItem
 
     from margindist.datasets import catalogue
@@ -262,7 +262,7 @@ def complete_data(ctx, parameter, incomplete):
 
 
 def complete_methods(ctx, parameter, incomplete):
-    """Complete the last of several methods with commas between."""
+    """Complete the last method of a comma-separated list."""
     from margindist.methods import BY_KEY
 
     before, comma, last = incomplete.rpartition(",")

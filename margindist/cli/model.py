@@ -89,7 +89,7 @@ def _settings(given):
 
 def _number_or_text(value):
     try:
-        return float(value)  # inf and nan are no literals
+        return float(value)  # inf and nan are not Python literals
     except ValueError:
         return value
 
@@ -203,7 +203,7 @@ def _kinds_as_fitted(X, fitted):
 
     X = X.copy()
     for name in _columns_of(fitted, "categories"):
-        if pd.api.types.is_numeric_dtype(X[name]):  # a file that tells numbers from text, and holds numbers here
+        if pd.api.types.is_numeric_dtype(X[name]):  # in formats that distinguish numbers from text
             X[name] = X[name].map(lambda value: f"{value:.15g}", na_action="ignore").astype(object)
     for name in _columns_of(fitted, "numbers"):
         if not pd.api.types.is_numeric_dtype(X[name]):

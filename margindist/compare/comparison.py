@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from margindist.compare.nested import Plan
 
 LEVEL = 0.05
-FEWEST_TESTED = 5  # two or three splits often differ by exactly the same, which a t-test takes for certainty
+FEWEST_TESTED = 5  # two or three differences are often exactly equal, which a t-test takes for certainty
 _SIGNS = {"": "  ", "tie": "  ", "win": " +", "loss": " -"}
 
 
@@ -142,7 +142,7 @@ class Comparison:
 
     @property
     def failures(self) -> dict[str, str]:
-        """Why methods failed, a sentence for each that did in some split."""
+        """Why methods failed, one sentence for each that failed on some split."""
         failed: dict[str, list[Result]] = {}
         for result in self.results:
             if result.status != "done":
@@ -155,7 +155,7 @@ class Comparison:
 
     @property
     def warnings(self) -> dict[str, str]:
-        """What methods warned of, a sentence for each that did in some split, search included."""
+        """What methods warned of, one sentence for each that warned on some split, search included."""
         warned: dict[str, list[str]] = {}
         for result in self.results:
             if result.detail.get("warnings"):
@@ -184,7 +184,7 @@ class Comparison:
         return sentences
 
     def as_dict(self) -> dict[str, Any]:
-        """Return everything as JSON has it: plan, data, answer, table, and each split's results."""
+        """Return everything in types that JSON has: plan, data, answer, table, and the results of each split."""
         cells = [
             {**result.cell._asdict(), **{name: value for name, value in asdict(result).items() if name != "cell"}}
             for result in self.results
@@ -283,7 +283,7 @@ def _ranked(plan, done):
 
 
 def _machines(done):
-    """The support vector machine each method is held against: that of its own kind, or the other if it is missing."""
+    """The support vector machine that each method is compared with: that of its own kind, or else the other one."""
     there = [key for key in ("linearsvc", "svc") if key in done]
     found = {}
     for key in done:
@@ -307,12 +307,12 @@ def _tests(done, pairs, plan):
 
 
 def alike(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Return the methods that cannot be told apart from the best one, itself not among them."""
+    """Return the methods that are not significantly worse than the best one, without that one."""
     return [row for row in rows[1:] if row.verdict_best != "loss"]
 
 
 def _first_sentences(rows, class_sizes):
-    """Which method is best, and what it is worth to know nothing but the commonest class."""
+    """Which method is best, and how good it would be to predict the commonest class always."""
     best = rows[0]
     whole = " of the methods that finished every split" if any(row.splits < best.splits for row in rows) else ""
     yield (
@@ -373,7 +373,7 @@ def _listed(names, most=5):
 
 
 def probability(p: float | None) -> str:
-    """Return a p-value as tables have it; a dash where there is none."""
+    """Return a p-value as it stands in tables; a dash if there is none."""
     if p is None or np.isnan(p):
         return "–"
     if p > 0.9995:

@@ -30,7 +30,7 @@ from sklearn.pipeline import Pipeline
 from margindist import __version__
 from margindist.compare.comparison import Comparison
 from margindist.datasets import Dataset, catalogue, encoder, encoding_notes, load, read_file, tidy
-from margindist.datasets.dataset import check_labels
+from margindist.datasets.dataset import check_labels, take_rows
 from margindist.margins import margin_statistics, margins
 from margindist.methods import BY_KEY, Shape, UnknownMethod, choose, search
 from margindist.runs.runner import Progress, run
@@ -206,7 +206,7 @@ def train(
 
 
 def _begin(store, plan, about, resume, say):
-    """Make the store ready, and say what becomes of what it holds."""
+    """Prepare the store, and say what happens to the results that it holds."""
     latest = store.note("compare")
     kept = len(store.results(plan.experiment))
     if resume:
@@ -237,7 +237,7 @@ def _difference(old, new):
 
 
 def default_store(output: str | os.PathLike) -> Path:
-    """Return where the results of a report are kept: beside it."""
+    """Return the file that keeps the results of a report: it is beside the report."""
     output = Path(output)
     return output.with_name(f"{output.name.removesuffix('.html')}.results.sqlite")
 
@@ -285,7 +285,7 @@ class Plan:
         return f"compare-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
     def cells(self) -> list[Cell]:
-        """Return the cells split by split, quick methods first: what is done at any time can be compared."""
+        """Return the cells split by split, quick methods first, so that an unfinished run can be compared."""
         return [
             Cell(self.experiment, self.dataset, key, split)
             for split in range(self.splits * self.repeats)
@@ -381,7 +381,7 @@ def make_plan(dataset, source, methods, splits, repeats, seed, quick):
 
 
 def class_counts(dataset):
-    """Rows of each class; refused where cross-validation within cross-validation has too few."""
+    """Return the number of rows of each class; raise an error if nested cross-validation has too few."""
     labels, counts = np.unique(np.asarray(dataset.y), return_counts=True)
     rarest, label = int(counts.min()), str(labels[counts.argmin()])
     if len(labels) < 2:
@@ -396,7 +396,7 @@ def class_counts(dataset):
 
 
 def shape_of(X, classes):
-    """Look at a sample of the encoded rows; no label is used."""
+    """Return the shape of the data, estimated from a sample of the encoded rows; labels are not used."""
     rows = X.shape[0]
     probe = np.sort(np.random.default_rng(0).permutation(rows)[:_PROBE_ROWS])
     probed = take_rows(X, probe)
@@ -418,22 +418,18 @@ def _numbers(dataset, shape):
     return {**numbers, "categorical": 0, "missing": int(np.isnan(X).sum()) if X.dtype.kind == "f" else 0}
 
 
-def take_rows(X, rows):
-    """Return some rows of a table or an array."""
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
-
-
 # ---------------------------------------------------------------------- one cell
 
 
 class Evaluate:
-    """What is done in a cell; picklable."""
+    """Computes one cell; picklable, so that other processes can do it."""
 
     def __init__(self, plan, X, y):
         self.plan = plan
         self.X = X
         self.y = np.asarray(y)
-        self.methods = {key: BY_KEY[key] for key in plan.grids}  # other processes do not know who was registered here
+        # Carried along, because classifiers that were registered here are not known in other processes.
+        self.methods = {key: BY_KEY[key] for key in plan.grids}
 
     def __call__(self, cell):
         """Return the result of a cell."""
@@ -453,7 +449,7 @@ class Evaluate:
             inner = float(found.best_score_)
             influence = _influence(found.cv_results_, grid)
         else:
-            clone(base).fit(X_train, y_train)  # compiles what the search would have compiled: that is not timed
+            clone(base).fit(X_train, y_train)  # compiles what the search would have compiled, so that it is not timed
         model = clone(base).set_params(**parameters)
         start = time.process_time()
         model.fit(X_train, y_train)
@@ -475,7 +471,7 @@ class Evaluate:
 
 
 def plain(parameters):
-    """The parameters as JSON keeps them, in the same order whatever search chose them."""
+    """Return parameters in types that JSON has, sorted, whatever search chose them."""
     return {name: _plain_value(value) for name, value in sorted(parameters.items())}
 
 
@@ -508,6 +504,6 @@ def _margins(model, X_train, y_train, X_test, y_test):
         try:
             z = margins(model, X, y, geometric=True)
             found[f"{part}_geometric"] = margin_statistics(z, quantiles=(0.05,)).as_dict()
-        except ValueError:  # no weight vector per score: SVC with more than two classes, for one
+        except ValueError:  # there is not one weight vector per score, as in SVC with more than two classes
             found[f"{part}_geometric"] = None
     return found

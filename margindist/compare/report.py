@@ -14,7 +14,7 @@ from margindist.methods import BY_KEY, METHODS
 from margindist.runs.figures import inline_svg, named, new_figure
 from margindist.runs.wording import duration, setting
 
-_DRAWN = 6  # methods of a kind in one figure; more could not be told apart
+_DRAWN = 6  # methods of one kind per figure; more could not be told apart
 
 
 class Choice(NamedTuple):
@@ -82,7 +82,7 @@ def _shaded(rows):
 
 
 def _grouped(left_out):
-    """The methods left out, those with one reason together."""
+    """The methods left out, grouped by their reasons."""
     groups: dict[str, list[str]] = {}
     for label, reason in left_out.items():
         groups.setdefault(reason, []).append(label)
@@ -128,7 +128,7 @@ class Panel(NamedTuple):
 
 
 def _distributions(comparison, done, styles):
-    """Cumulative margin distributions, linear methods and kernel methods apart."""
+    """Cumulative margin distributions, one panel for linear methods and one for kernel methods."""
     panels = []
     for kernel, title in ((False, "Linear methods"), (True, "Methods with the RBF kernel")):
         ranked = [row.method for row in comparison.rows if row.kernel == kernel]
@@ -158,7 +158,7 @@ def _cumulative(title, keys, done, styles):
 
 
 def _shown(ranked, machine):
-    """The best methods of a kind, and the support vector machine in any case."""
+    """The best methods of one kind, and the support vector machine in any case."""
     keys = ranked[:_DRAWN]
     if machine in ranked and machine not in keys:
         keys = [*keys[:-1], machine]
@@ -170,7 +170,7 @@ def _mean_quantiles(results, part):
 
 
 class Influence(NamedTuple):
-    """What the parameters of a method do to its accuracy, a figure for each."""
+    """What the parameters of a method do to its accuracy, one figure per parameter."""
 
     key: str
     figures: list[Markup]
@@ -188,7 +188,7 @@ def _influences(comparison, done, styles):
 
 
 def _curve(row, name, profiles, style):
-    """Draw the accuracy along one parameter; the figures of a method share their upright axis."""
+    """Draw the accuracy along one parameter; the figures of one method share their vertical axis."""
     figure, axes = new_figure(230, 150)
     values, mean, spread = profiles[name]
     axes.fill_between(values, mean - spread, mean + spread, color=style.color, alpha=0.15, linewidth=0)
@@ -257,7 +257,7 @@ def _statistics(done):
 
 
 def _data_code(source):
-    """Python that gets the data: imports, statement, and the names of features and labels."""
+    """Python that reads the data: what to import, the statement, and the names of features and labels."""
     if source["kind"] == "file":
         target = "" if source["target"] is None else f", target={source['target']!r}"
         return "read_file", f"data = read_file({source['path']!r}{target})", ("data.X", "data.y")

@@ -300,7 +300,7 @@ def _collection(entry):
 
 
 def _checked(data, entry, what):
-    """Return the data with the entry's notes, or refuse them where they are not what the catalogue knows."""
+    """Return the data with the notes of the catalogue; raise an error if they are not what it describes."""
     classes = len(np.unique(data.y))
     if entry.sha256 is not None and entry.sha256 != data.checksum and not data.source.startswith("OpenML"):
         raise DataError(

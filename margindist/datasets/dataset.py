@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-NAN = frozenset(("nan", "NaN", "NAN", "-nan", "-NaN"))  # as programs write it
+NAN = frozenset(("nan", "NaN", "NAN", "-nan", "-NaN"))  # as programs write missing numbers
 MISSING = NAN | {"", "?", "NA", "N/A", "#N/A", "null", "NULL", "None"}
 TARGET_NAMES = (
     "target",
@@ -87,6 +87,11 @@ class Dataset:
     def __post_init__(self):
         if not self.checksum:
             object.__setattr__(self, "checksum", content_checksum(self.X, self.y, self.splits))
+
+
+def take_rows(X, rows):
+    """Return some rows of a table or an array."""
+    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def content_checksum(X, y, splits=None):
@@ -213,7 +218,7 @@ class Text(NamedTuple):
 
 
 class Sparse(NamedTuple):
-    """A column of numbers that are zero but in these rows."""
+    """A column of numbers that are zero except in these rows."""
 
     rows: np.ndarray
     values: np.ndarray
@@ -281,7 +286,7 @@ def table_to_dataset(table, *, target, name, file, source):
         raise DataError(f"{file}: the target column {target_name!r} is empty; choose another with target.")
     columns = table.columns
     if not keep.all():
-        notes.append(f"{_count(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
+        notes.append(f"{counted(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
         columns = [_rows(column, keep) for column in columns]
     y = labels_of(columns[chosen])
     _check_levels(_levels_of(columns[chosen]), len(y), file, f"the target column {target_name!r}")
@@ -296,7 +301,7 @@ def table_to_dataset(table, *, target, name, file, source):
 
 
 def check_labels(y, name, what="the target"):
-    """Return labels as they are, or refuse them: one class only, numbers that look continuous, text without end."""
+    """Return the labels; raise an error if they have one class only or too many different values."""
     _check_levels(np.unique(y), len(y), name, what)
     return y
 
@@ -313,7 +318,7 @@ def _check_levels(levels, n_rows, name, what):
 
 
 def _continuous(levels, n_rows):
-    """Whether that many different values in that many rows are hardly classes."""
+    """Tell whether there are too many different values, in that many rows, for them to be classes."""
     if levels.dtype.kind not in "iuf":
         return len(levels) > max(20, n_rows // 2)
     if levels.dtype.kind == "f" and np.any(levels != np.floor(levels)):
@@ -322,7 +327,7 @@ def _continuous(levels, n_rows):
 
 
 def _choose(table, target, name, notes):
-    """Return the number of the target column: the one asked for, else a guess, which is noted."""
+    """Return the index of the target column: the one asked for, else a guess, which the notes mention."""
     names = table.names
     if target is not None:
         return _find(names, target, name)
@@ -352,7 +357,7 @@ def _endless(column):
 
 
 def _levels_of(column):
-    """Return the different labels of a column that misses none."""
+    """Return the different labels of a column without missing values."""
     return np.array(column.levels, dtype=str) if isinstance(column, Text) else np.unique(labels_of(column))
 
 
@@ -390,7 +395,7 @@ def _informative(table, columns, target, notes):
     ):
         if dropped:
             listed = ", ".join(map(repr, dropped[:5])) + (f" and {len(dropped) - 5} more" if len(dropped) > 5 else "")
-            notes.append(f"{_count(len(dropped), 'column')} with {why} left out: {listed}.")
+            notes.append(f"{counted(len(dropped), 'column')} with {why} left out: {listed}.")
     return kept
 
 
@@ -402,7 +407,7 @@ def _constant(column):
 
 
 def _identifier(column):
-    """Text that never repeats, or 0, 1, 2, ... (from any start) down the rows."""
+    """Tell whether a column is text that never repeats, or a running number of the rows."""
     if isinstance(column, Text):
         return len(column.codes) >= _FEWEST_ROWS_OF_IDENTIFIER and len(column.levels) == len(column.codes)
     column = _dense(column)
@@ -471,5 +476,6 @@ def _side_by_side(columns):
     return sp.csc_matrix((values, rows, ends), shape=(columns[0].length, len(columns))).tocsr()
 
 
-def _count(number, noun):
+def counted(number, noun):
+    """Return "1 column" or "2 columns"."""
     return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -9,7 +9,7 @@ from margindist.datasets.dataset import MISSING, TARGET_NAMES, DataError, Table,
 from margindist.datasets.fields import BLANKS, BOM, NO_NUMBER, UNSURE, cut, read_blocks, read_number, to_number
 
 _SAMPLE_ROWS = 50
-_FEW_WORDS = 0.2  # share of words below which a column looks like one of numbers
+_FEW_WORDS = 0.2  # a column with a smaller share of words looks like a column of numbers
 _DELIMITERS = b"\t;|,"
 _POINT, _COMMA = b".,"
 _MISSING_SIZES = np.array(sorted(map(len, MISSING)))
@@ -40,7 +40,7 @@ def read_delimited(opened, name, head, text=()):
         notes = (*notes, "Commas within numbers were taken as decimal points.")
     finished = []
     while columns:
-        column = columns.pop(0)  # and with it what it was made of
+        column = columns.pop(0)  # which frees what it was made of
         values, remark = column.finish()
         finished.append(values)
         if remark and column.name not in asked:
@@ -348,7 +348,7 @@ def _header(first, block):
     """Return the names in the first row, or None if it is data, and sentences about them."""
     if not _is_header(first, block):
         return None, ()
-    names, renamed = {}, False  # a set would forget their order
+    names, renamed = {}, False  # a dictionary, to keep their order
     for k, field in enumerate(first):
         name, copies = field or f"x{k}", 0
         while name in names:

@@ -1,4 +1,4 @@
-"""Numbers out of tables: what is to be fitted anew in every fold."""
+"""Makes numbers of tables; the transformers are fitted anew in every fold."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -7,7 +7,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, OneHotEncoder
 
-from margindist.datasets.dataset import DataError
+from margindist.datasets.dataset import DataError, counted
 
 _MOST_CATEGORIES = 50
 
@@ -78,7 +78,7 @@ def encoding_notes(X):
      '2 columns of numbers are scaled to [0, 1] on the training part.')
     """
     if sp.issparse(X):
-        return (f"{_columns(X.shape[1])} are divided by the largest absolute value in the training part.",)
+        return (f"{counted(X.shape[1], 'column')} are divided by the largest absolute value in the training part.",)
     if not hasattr(X, "columns"):
         return _number_notes(_missing(X))
     kinds = _kinds(X)
@@ -90,7 +90,9 @@ def encoding_notes(X):
             notes.append(_missing_note(missing, "category", "categories", "the commonest of its column"))
         width = sum(min(int(X[name].nunique()), _MOST_CATEGORIES) for name in categories)
         verb = "becomes" if len(categories) == 1 else "become"
-        notes.append(f"{_columns(len(categories))} of categories {verb} {_columns(width)} of 0 and 1.")
+        notes.append(
+            f"{counted(len(categories), 'column')} of categories {verb} {counted(width, 'column')} of 0 and 1."
+        )
         many = [name for name in categories if X[name].nunique() > _MOST_CATEGORIES]
         if many:
             listed = ", ".join(map(repr, many[:5]))
@@ -132,7 +134,7 @@ def tidy(X):
 
 
 def _imputed(strategy, name, transformer):
-    """Return a pipeline that fills in missing values and transforms; rows to predict may miss what none did before."""
+    """Return a pipeline that imputes and transforms; new rows may miss values where no training row did."""
     impute = SimpleImputer(strategy=strategy, keep_empty_features=True)
     return Pipeline([("impute", impute), (name, transformer)])
 
@@ -178,21 +180,16 @@ def _number_notes(missing):
     notes = []
     if missing.any():
         notes.append(_missing_note(missing, "number", "numbers", "the mean of its column in the training part"))
-    notes.append(
-        f"{_columns(missing.shape[1])} of numbers {'is' if missing.shape[1] == 1 else 'are'} scaled to [0, 1] on the "
-        "training part."
-    )
+    n_columns = missing.shape[1]
+    verb = "is" if n_columns == 1 else "are"
+    notes.append(f"{counted(n_columns, 'column')} of numbers {verb} scaled to [0, 1] on the training part.")
     return tuple(notes)
 
 
 def _missing_note(missing, one, more, by):
     count = int(missing.sum())
-    where = _columns(int(missing.any(axis=0).sum()))
+    where = counted(int(missing.any(axis=0).sum()), "column")
     verb = "is" if count == 1 else "are each"
     return f"{count} missing {one if count == 1 else more} ({missing.mean():.1%}".replace("%", " %") + (
         f") in {where} {verb} replaced by {by}."
     )
-
-
-def _columns(count):
-    return f"{count} column{'' if count == 1 else 's'}"

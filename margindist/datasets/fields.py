@@ -19,11 +19,11 @@ from numba import njit
 
 from margindist.datasets.dataset import DataError
 
-BLANKS = 256  # instead of a delimiter: fields are apart by any number of blanks
+BLANKS = 256  # instead of a delimiter: any number of blanks separates fields
 BOM = b"\xef\xbb\xbf"
 _SMALLEST_BLOCK = 1 << 20
 _LARGEST_BLOCK = 1 << 26
-_FEW_ROWS = 256  # blocks of fewer rows grow: each column of a block costs a few calls
+_FEW_ROWS = 256  # blocks with fewer rows are enlarged, because each column of a block costs a few calls
 
 _TAB, _LF, _CR, _SPACE, _QUOTE = b'\t\n\r "'
 _WHOLE, _BROKEN_OFF, _AFTER_QUOTE, _LONE_CR = range(4)
@@ -38,7 +38,7 @@ class Block(NamedTuple):
     """Rows of text: field ``k`` of row ``i`` is field ``row_ends[i - 1] + k``."""
 
     text: bytes
-    codes: np.ndarray  # the same as numbers
+    codes: np.ndarray  # the same, as an array of bytes
     starts: np.ndarray
     ends: np.ndarray
     doubled: np.ndarray  # whether a field has doubled quotes
@@ -51,7 +51,7 @@ class Block(NamedTuple):
         return text.replace('""', '"') if self.doubled[number] else text
 
     def column(self, k, count):
-        """Return field ``k`` of the first rows, of those that have it."""
+        """Return field ``k`` of those of the first rows that have it."""
         places = [0, *self.row_ends[:count].tolist()]
         return [self.field(start + k) for start, end in pairwise(places) if start + k < end]
 

@@ -29,9 +29,9 @@ from margindist.files import write_whole
 
 SERVER = "https://www.openml.org"
 _TIMEOUT = 30.0  # seconds without an answer
-_ATTEMPTS = 3  # at a file whose download breaks off
-_UNKNOWN = 412  # what the server says of a data set that it does not have
-_BEYOND = 416  # and of a range that begins where the file ends
+_ATTEMPTS = 3  # to download a file
+_UNKNOWN = 412  # status of a data set that the server does not have
+_BEYOND = 416  # status of a range that begins where the file ends
 _BROKEN = (URLError, TimeoutError, ConnectionError, HTTPException)
 
 
@@ -168,7 +168,7 @@ def _remote(described, name, recipe):
 
 
 def _fetch(name, remote, path):
-    """Make ``path`` the file, from what is already there of it."""
+    """Download the file to ``path``, continuing from what is already there."""
     part = path.with_name(f"{path.name}.part")
     for attempt in range(1, _ATTEMPTS + 1):
         try:
@@ -191,7 +191,7 @@ def _fetch(name, remote, path):
 
 
 def _go_on(url, part):
-    """Append to ``part`` what is missing, or begin anew; return whether all has come."""
+    """Append what is missing to ``part``, or start again; return whether the file is complete."""
     have = part.stat().st_size if part.exists() else 0
     try:
         with _open(url, {"Range": f"bytes={have}-"} if have else {}) as answer:
@@ -206,7 +206,7 @@ def _go_on(url, part):
             return length is None or part.stat().st_size == have + int(length)
     except HTTPError as error:
         if error.code == _BEYOND and have:
-            return True  # nothing is missing; whether it is right, its MD5 tells
+            return True  # nothing is missing; the MD5 will tell whether it is right
         raise
 
 

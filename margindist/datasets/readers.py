@@ -1,4 +1,4 @@
-"""Files of other people: CSV, Parquet, LIBSVM text, ARFF and NPZ as data sets."""
+"""Data sets from files: CSV, Parquet, LIBSVM text, ARFF and NPZ."""
 
 import bz2
 import gzip
@@ -173,7 +173,7 @@ def _read_parquet(path, name):
 
 
 def _sniff(head):
-    """Return the format that the first bytes tell."""
+    """Return the format that the first bytes indicate."""
     if head.startswith(b"PAR1"):
         return "parquet"
     if head.startswith(b"PK\x03\x04"):

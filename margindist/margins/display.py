@@ -267,11 +267,11 @@ class MarginDistributionDisplay:
         for sample in self.samples:
             draw = _draw_cumulative if kind == "cumulative" else _draw_histogram
             self.artists_[sample.name, sample.part] = draw(ax, sample, styles[sample.name], edges)
-        self._dress(ax, kind, styles)
+        self._label(ax, kind, styles)
         self.ax_, self.figure_ = ax, ax.figure
         return self
 
-    def _dress(self, ax, kind, styles):
+    def _label(self, ax, kind, styles):
         """Label the axes and explain colours, line styles and widths."""
         from matplotlib.lines import Line2D
         from matplotlib.ticker import PercentFormatter
@@ -281,9 +281,7 @@ class MarginDistributionDisplay:
         ax.set_ylim(0.0, 1.01 if kind == "cumulative" else None)
         ax.yaxis.set_major_formatter(PercentFormatter(1.0))
         ax.margins(x=0.02)
-        ax.grid(color=_NEUTRAL, alpha=0.25, linewidth=0.6)
-        ax.set_axisbelow(True)
-        ax.spines[["top", "right"]].set_visible(False)
+        _add_grid(ax)
         handles = [Line2D([], [], label=name, linewidth=1.8, **style._asdict()) for name, style in styles.items()]
         parts = dict.fromkeys(sample.part for sample in self.samples if sample.part is not None)
         handles += [Line2D([], [], label=part, color=_NEUTRAL, linewidth=_WIDTHS[part]) for part in parts]
@@ -311,6 +309,12 @@ def _draw_histogram(ax, sample, style, edges):
     if sample.part != "training":
         ax.stairs(counts, edges, fill=True, color=style.color, alpha=0.15)
     return ax.stairs(counts, edges, linewidth=_WIDTHS[sample.part], **style._asdict())
+
+
+def _add_grid(ax):
+    ax.grid(color=_NEUTRAL, alpha=0.25, linewidth=0.6)
+    ax.set_axisbelow(True)
+    ax.spines[["top", "right"]].set_visible(False)
 
 
 def _display_name(estimator):

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.model_selection import GridSearchCV
 
-from margindist.margins.display import _NEUTRAL, _display_name, _numbered, _pyplot
+from margindist.margins.display import _add_grid, _display_name, _numbered, _pyplot
 from margindist.margins.palette import method_styles
 
 if TYPE_CHECKING:
@@ -238,7 +238,7 @@ class ParameterInfluenceDisplay:
             place = _set_scale(one, curves)
             for curve in curves:
                 self.artists_[curve.name, parameter] = _draw(one, curve, place, styles[curve.name])
-            _dress(one, parameter)
+            _label(one, parameter)
         axes[0].set_ylabel(self.score_name)
         if len(names) > 1:
             _explain(axes, styles)
@@ -315,7 +315,7 @@ def _curve(method, key, rows, results, chosen):
 
 
 def _token(value):
-    """Return something hashable that is the same for equal values."""
+    """Return a hashable key that is the same for equal values."""
     return float(value) if _numeric([value]) else repr(value)
 
 
@@ -372,14 +372,12 @@ def _draw(ax, curve, place, style):
     return line
 
 
-def _dress(ax, parameter):
+def _label(ax, parameter):
     from matplotlib.ticker import NullLocator
 
     ax.set_xlabel(parameter)
     ax.xaxis.set_minor_locator(NullLocator())
-    ax.grid(color=_NEUTRAL, alpha=0.25, linewidth=0.6)
-    ax.set_axisbelow(True)
-    ax.spines[["top", "right"]].set_visible(False)
+    _add_grid(ax)
 
 
 def _explain(axes, styles):

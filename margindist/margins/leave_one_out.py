@@ -12,7 +12,7 @@ from margindist.solvers.interior_point import quadratic_part
 from margindist.spaces.gram import gram_matrix, is_indefinite
 from margindist.spaces.rows import as_rows, quadratic_forms
 
-_AT_BOUND = 1e-3  # a multiplier this close to C, relatively, counts as C: solvers stop at a tolerance
+_AT_BOUND = 1e-3  # multipliers within this relative distance of C count as C, because solvers stop at a tolerance
 
 
 def loo_error_bound(

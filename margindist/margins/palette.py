@@ -48,7 +48,7 @@ def _style(color, line):
     return MethodStyle(COLOURS[color], LINES[line])
 
 
-# Methods that a paper compares differ in line style as far as six styles go. Those without a class of their own here:
+# Methods that a paper compares differ in line style, as far as six styles allow. These have no class of their own here:
 _OTHERS = {
     "svm": ("red", "dashed"),
     "mcsvm": ("red", "dotted"),

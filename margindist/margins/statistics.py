@@ -154,7 +154,7 @@ def _checked_weights(sample_weight, z):
 
 
 def _quantiles(z, weights, levels):
-    """Return quantiles of sorted values: weight 2 counts as the value twice, the weights' scale for nothing."""
+    """Return quantiles of sorted values: weight 2 counts twice, and the scale of the weights does not matter."""
     reached = np.cumsum(weights)
     rounding = 1e-12 * reached[-1]
     wanted = np.asarray(levels) * reached[-1]

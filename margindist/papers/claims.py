@@ -8,9 +8,9 @@ import numpy as np
 from margindist.papers.findings import Findings, compare_entries
 from margindist.runs import statistics
 
-_ALIKE = 0.01  # share of a curve's spread below which curves are alike
-_AS_FREQUENT = 3 / 4  # of the printed share of wins, from which on ours counts as nearly the same
-_AGREES = 2 / 3  # share of a column within one printed standard deviation from which on it counts as agreeing
+_ALIKE = 0.01  # curves that differ by less than this share of their spread are alike
+_AS_FREQUENT = 3 / 4  # of the printed share of wins; above it ours counts as nearly the same
+_AGREES = 2 / 3  # a column agrees if at least this share is within one printed standard deviation
 
 
 class Verdict(NamedTuple):

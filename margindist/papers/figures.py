@@ -265,7 +265,7 @@ def _updates(found, plt):
 
 
 def _mean_curve(histories, x_name):
-    """Margin as a mean over draws at common places; a draw that has ended keeps its last margin."""
+    """Return the mean margin over the draws at common points; a draw that has ended keeps its last margin."""
     starts, ends = zip(*((max(h[x_name][0], 1e-5), max(h[x_name][-1], 2e-5)) for h in histories))
     x = np.geomspace(max(starts), max(ends), 60)
     y = [np.interp(np.log(x), np.log(np.maximum(h[x_name], 1e-5)), h["margin"]) for h in histories]

@@ -49,7 +49,7 @@ class Rival(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """Everything computed of an experiment."""
+    """Everything computed from the results of an experiment."""
 
     experiment: Experiment
     entries: dict[tuple[str, str], Entry]

@@ -16,6 +16,7 @@ from sklearn.metrics import pairwise_distances_chunked
 from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler
 
 from margindist.datasets import DataError, encoder, load, make_threshold, status
+from margindist.datasets.dataset import take_rows
 from margindist.margins import margins
 from margindist.methods import search
 from margindist.papers.declarations import DataSet, Experiment, Method, experiments
@@ -26,7 +27,7 @@ _LEVELS = 101  # quantiles kept of a distribution of margins
 _DIGITS = 6
 _LARGEST_GRAM = 12_000
 _WARM: set[tuple[str, str]] = set()  # methods whose code this process has compiled
-_ABSENT: dict[tuple, str] = {}  # asked for once per process: a network that does not answer takes its time
+_ABSENT: dict[tuple, str] = {}  # asked for once per process, because waiting for a network takes long
 
 
 class Parts(NamedTuple):
@@ -195,14 +196,10 @@ def _rows_of(line: DataSet, data_dir, seed):
     X, y, splits = data.X, data.y, data.splits
     if line.classes is not None:
         kept = np.flatnonzero(np.isin(y, np.unique(y)[: line.classes]))
-        X, y, splits = _take(X, kept), y[kept], None
+        X, y, splits = take_rows(X, kept), y[kept], None
     if line.positive is not None:
         y = np.where(y == np.asarray(line.positive, dtype=y.dtype), 1, -1)
     return X, y, data.checksum, splits
-
-
-def _take(X, rows):
-    return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
 def split_rows(experiment: Experiment, line: DataSet, split: int, n_rows: int, published, seed: int):
@@ -228,7 +225,7 @@ def _parts(experiment, line, split, seeds, data_dir):
     if line.rows is not None and line.rows > len(y):
         raise CannotRun(f"{line.rows:,} rows are asked for, {line.catalogue} has {len(y):,}.")
     train, test = split_rows(experiment, line, split, len(y), published, seeds.rows)
-    X_train, X_test = _take(X, train), _take(X, test)
+    X_train, X_test = take_rows(X, train), take_rows(X, test)
     scaler = _scaler(X, experiment.scaling)
     if scaler is not None:
         X_train = scaler.fit_transform(X_train)
@@ -297,7 +294,7 @@ class _Chooser(NamedTuple):
 
 
 def _for_all_rows(method, chosen, few, X):
-    """The values chosen on few rows, where they depend on the rows as they are for all of them: C/m has another m."""
+    """Return the chosen values for all rows: those in units that depend on the rows, such as C/m, change."""
     values = {}
     for axis in method.grid:
         place = axis.resolve(**_properties(axis, few)).index(chosen[axis.parameter])
@@ -365,13 +362,13 @@ def _time(experiment, method, parts, choose):
 
 
 def _warm_up(experiment, method, parts, choose):
-    """Choose and fit on a few rows first, once per process: nothing is compiled then while a clock runs."""
+    """Choose and fit on a few rows first, once per process, so that compilation is not timed."""
     if (experiment.paper.key, method.key) in _WARM:
         return
     rows = np.concatenate([np.flatnonzero(parts.y == label)[: 2 * (choose.folds or 1)] for label in np.unique(parts.y)])
     few = _with_gram(experiment, method, parts._replace(X=parts.X[rows], y=parts.y[rows]))
     grid = tuple(replace(axis, values=axis.values[:2]) for axis in method.grid)
-    with warnings.catch_warnings(), suppress(ValueError):  # too few rows for some methods: then so be it
+    with warnings.catch_warnings(), suppress(ValueError):  # some methods refuse so few rows, which does no harm
         warnings.simplefilter("ignore")
         choose(replace(method, grid=grid), few.X, few.y)
     _WARM.add((experiment.paper.key, method.key))

@@ -125,7 +125,7 @@ def _wanted(dataset, method, only):
 
 
 def estimates(store: Store, cells: Iterable[Cell]) -> list[Estimate]:
-    """Say of every experiment where it stands and how much work is left."""
+    """Return for every experiment what is done and how much work is left."""
     results = {result.cell: result for result in store.results()}
     seconds = defaultdict(list)  # by experiment, data set and method
     for result in results.values():
@@ -228,7 +228,7 @@ def reproduce(
 
 
 class Progress:
-    """Says now and then how far a run is and how long it will take."""
+    """Reports from time to time how far a run is and how long it will take."""
 
     def __init__(self, say, every: float = 10.0):
         self._say = say
@@ -236,7 +236,7 @@ class Progress:
         self._last = 0.0
 
     def __call__(self, progress: runner.Progress) -> None:
-        """Speak if it is time to."""
+        """Report if it is time to."""
         now = time.monotonic()
         if now - self._last < self._every and progress.finished < progress.total:
             return
@@ -312,7 +312,7 @@ def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) ->
 
 
 def _lasting(result, timed):
-    """What must come out the same again: not times, but what was reached in them."""
+    """Return what must come out the same when a cell is repeated; times need not."""
     reached = [result.detail.get(name) for name in ("accuracy", "margin")] if timed else result.score
     return result.status, result.parameters, reached
 

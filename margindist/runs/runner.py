@@ -27,9 +27,9 @@ from threadpoolctl import threadpool_limits
 from margindist.runs.store import Cell, Result, Store, StoreError
 from margindist.runs.wording import duration
 
-# They come when something is first imported, compiled or collected, in whatever cell that happens to be.
+# Raised when something is first imported, compiled or collected, in whatever cell that happens to be.
 _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-_SECONDS_BETWEEN_LOOKS = 0.5  # of a worker at its parent, and of a run at the cells of other runners
+_SECONDS_BETWEEN_LOOKS = 0.5  # at the parent process, and at the cells of other runners
 
 
 class CannotRun(Exception):
@@ -109,19 +109,20 @@ def run(
     stopped = None
     try:
         with warnings.catch_warnings(), _first_signal_interrupts() as signals, store.runner() as runner:
-            warnings.filterwarnings("ignore", r"\d+ tasks ", UserWarning)  # joblib's, of an ending before the end
+            warnings.filterwarnings("ignore", r"\d+ tasks ", UserWarning)  # joblib's, about tasks not run
             while tracker.waiting and not (stopped := _over(deadline)):
                 before = len(tracker.waiting)
                 for result in _evaluate_all(
                     store, runner, tracker.waiting, evaluate, n_jobs, time_limit, deadline, retry
                 ):
-                    if signals:  # what ran then may have swallowed the interrupt, and its result may not be whole
+                    if signals:  # the cell may have swallowed the interrupt, and its result be incomplete
                         raise KeyboardInterrupt
                     store.record(result)
                     tracker.add(result)
                 tracker.leave_out_finished(store, retry)
                 if len(tracker.waiting) == before:
-                    time.sleep(_SECONDS_BETWEEN_LOOKS)  # other runners have the rest; if they die, it falls to this one
+                    # Other runners have claimed the rest; if they die, this one takes over.
+                    time.sleep(_SECONDS_BETWEEN_LOOKS)
     except KeyboardInterrupt:
         stopped = "interrupted"
     except BrokenProcessPool:
@@ -179,7 +180,7 @@ def _evaluate_all(store, runner, waiting, evaluate, n_jobs, time_limit, deadline
 def _attempt(evaluate, cell, time_limit, deadline, main_process):
     """The cell's result, an error included; None if the run's time ended first."""
     if os.getpid() != main_process and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the main process's to answer
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process answers Ctrl-C
         _end_with(main_process)
     left = None if deadline is None else max(deadline - time.time(), 0.01)
     limit = min((seconds for seconds in (time_limit, left) if seconds is not None), default=None)
@@ -212,8 +213,8 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
 
 @cache
 def _end_with(parent):
-    """Let this worker end, in the middle of a cell too, when the run is killed: nobody would take the result."""
-    if os.getppid() != parent:  # a worker of a cluster serves others
+    """End this worker, even in the middle of a cell, when the run is killed: nobody would take the result."""
+    if os.getppid() != parent:  # workers of a cluster serve other runs too
         return
 
     def watch():
@@ -225,14 +226,14 @@ def _end_with(parent):
 
 
 def _is_interrupt(error):
-    """Tell whether this is what compiled code, or a library's own answer to errors, made of Ctrl-C."""
+    """Tell whether an error was caused by Ctrl-C, which compiled code and libraries turn into other errors."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None
 
 
 def _is_no_fault_of_the_cell(error):
-    """Tell whether the results, or the disk, are at fault; the cell would be marked as failed for good."""
+    """Tell whether the store or the disk caused an error; the cell must not be marked as failed for that."""
     return isinstance(error, StoreError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -273,11 +274,11 @@ class _ProgressTracker:
         self._total = len(cells)
         self._workers = workers
         self._progress = progress
-        self._seconds = {}  # of similar cells: how many, and all together
+        self._seconds = {}  # of groups of similar cells: their number and total time
         self._report(None)
 
     def add(self, result):
-        """Take note of a result."""
+        """Count a result."""
         self.waiting.pop(result.cell, None)
         self.outcomes[result.status] += 1
         if result.status != "skipped":
@@ -327,7 +328,7 @@ def _first_signal_interrupts():
         yield signals_seen
         return
     answered = [signal.SIGTERM]
-    if _is_pythons_or_ours(signal.getsignal(signal.SIGINT)):  # any other answer stays
+    if _is_pythons_or_ours(signal.getsignal(signal.SIGINT)):  # a handler of the user's own stays
         answered.append(signal.SIGINT)
 
     def interrupt(number, _):
@@ -343,7 +344,7 @@ def _first_signal_interrupts():
         if lost.exc_type is not KeyboardInterrupt:
             show(lost)
             return
-        for each in answered:  # the next Ctrl-C may reach further
+        for each in answered:  # Python has swallowed it; the next Ctrl-C may succeed
             signal.signal(each, interrupt)
 
     sys.unraisablehook = show_others
@@ -356,20 +357,20 @@ def _first_signal_interrupts():
 
 
 def _is_pythons_or_ours(handler):
-    """Tell whether Python, or the command line while it starts, answers a signal."""
+    """Tell whether a signal handler is Python's own, or that of the command line while it starts."""
     return handler is signal.default_int_handler or getattr(handler, "__module__", None) == "margindist.cli"
 
 
 @contextmanager
 def _children_ignore_ctrl_c():
-    """Keep Ctrl-C, which a terminal sends to every process, from those started within the block."""
+    """Protect processes that are started within the block from Ctrl-C, which a terminal sends to all."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
     from multiprocessing import resource_tracker
 
-    resource_tracker.ensure_running()  # which would unblock the signal, if it were started later with the first process
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # processes inherit what is blocked
+    resource_tracker.ensure_running()  # started later, with the first process, it would unblock the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # new processes inherit the mask
     try:
         yield
     finally:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-_DIGITS = 10  # scores that differ beyond these are equal: means of the same numbers in another order
+_DIGITS = 10  # digits after which scores count as equal, such as means of the same numbers in another order
 
 
 class Comparison(NamedTuple):

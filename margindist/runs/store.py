@@ -167,7 +167,7 @@ class Store:
 
     @contextmanager
     def _alone(self):
-        """The connection, for one thread at a time; what the file refuses is said in a sentence."""
+        """Yield the connection, for one thread at a time; errors of the file become one sentence."""
         with self._lock:
             try:
                 yield self._connection
@@ -185,8 +185,8 @@ class Store:
                 yield connection
                 connection.execute("COMMIT")
             except BaseException:
-                if connection.in_transaction:  # an interrupt may come just before the beginning or after the end
-                    with suppress(sqlite3.DatabaseError):  # whoever opens the file next takes it back
+                if connection.in_transaction:  # an interrupt may come just before BEGIN or after COMMIT
+                    with suppress(sqlite3.DatabaseError):  # SQLite rolls back when the file is next opened
                         connection.execute("ROLLBACK")
                 raise
 
@@ -265,7 +265,7 @@ class Store:
         finally:
             stop.set()
             heart.join()
-            with suppress(StoreError), self._transaction() as connection:  # the claims of the dead count for nothing
+            with suppress(StoreError), self._transaction() as connection:  # claims of dead runners are ignored anyway
                 connection.execute("DELETE FROM claims WHERE runner = ?", (name,))
                 connection.execute("DELETE FROM runners WHERE runner = ?", (name,))
 
@@ -293,7 +293,7 @@ class Store:
 
     def _beat_until(self, runner, stop):
         while not stop.wait(_HEARTBEAT):
-            with suppress(StoreError):  # the file is busy, and the next beat is soon enough; or the runner will say it
+            with suppress(StoreError):  # the file may be busy; the next beat is soon enough
                 self._beat(runner)
 
 
