@@ -38,9 +38,8 @@ class _Attribute(NamedTuple):
     levels: dict
 
 
-def read_arff(opened, name, head):
+def read_arff(opened, name):
     """Return a :class:`Table` from ARFF text; ``opened`` opens the file."""
-    del head
     with opened() as file:
         lines = enumerate(decoded_lines(file, name), start=1)
         attributes, target = _read_header(lines, name)

@@ -67,7 +67,7 @@ def read_openml(name, recipe):
     """
     with _one_sentence(name):
         remote, path = _kept_or_fetched(name, recipe)
-    table = read_arff(partial(open, path, "rb"), path.name, b"")
+    table = read_arff(partial(open, path, "rb"), path.name)
     if remote.target not in table.names:
         raise DataError(f"{name}: OpenML's file has no column {remote.target!r}, which is said to be the target.")
     table = table.where_known(remote.target)

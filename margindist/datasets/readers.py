@@ -99,40 +99,51 @@ def read_file(path, *, target=None, text=()):
         raise DataError(f"{path}: expected a file, got a folder.")
     if not path.exists():
         raise DataError(f"{path}: there is no such file.")
-    with one_sentence(name), open(path, "rb") as file:
-        head = file.read(1 << 16)
-    if not head:
-        raise DataError(f"{name}: the file is empty.")
-    opener = _OPENERS.get(path.suffix.lower()) or next(
-        (found for magic, found in _MAGIC.items() if head.startswith(magic)), open
-    )
-    inner = Path(path.stem) if path.suffix.lower() in _OPENERS else path
-    if opener is not open:
-        with one_sentence(name), opener(path, "rb") as file:
-            head = file.read(1 << 16)
-        if not head:
-            raise DataError(f"{name}: the file is empty.")
+    head = _head(path, open)
+    ending = path.suffix.lower()
+    by_content = (opener for magic, opener in _MAGIC.items() if head.startswith(magic))
+    unpack = _OPENERS.get(ending) or next(by_content, None)
+    if unpack is not None:
+        head = _head(path, unpack)
+    opened = partial(unpack or open, path, "rb")
+    inner = Path(path.stem) if ending in _OPENERS else path
     kind = _FORMATS.get(inner.suffix.lower()) or _sniff(head)
-    if opener is not open and kind in ("parquet", "npz"):
+    if unpack is not None and kind in ("parquet", "npz"):
         raise DataError(f"{name}: {kind} files are compressed inside; unpack it first.")
     if kind == "npz":
         return read_npz(path, label, target)
     if kind == "svmlight":
-        if target not in (None, False):
-            raise DataError(f"{name}: LIBSVM text has its label first in each line, so target cannot be {target!r}.")
-        with one_sentence(name), opener(path, "rb") as file:
-            X, y, notes = read_svmlight(file, name)
-        if not len(y):
-            raise DataError(f"{name}: the file has no rows.")
-        y = y if target is False else check_labels(y, name, "the labels")
-        return Dataset(label, X, y, (), "label", None, "", str(path), notes)
+        return _read_svmlight(opened, path, label, target)
     with one_sentence(name):
         if kind == "parquet":
             table = _read_parquet(path, name)
+        elif kind == "arff":
+            table = read_arff(opened, name)
         else:
-            read = read_arff if kind == "arff" else partial(read_delimited, text=text)
-            table = read(lambda: opener(path, "rb"), name, head)
+            table = read_delimited(opened, name, head, text)
     return table_to_dataset(table, target=target, name=label, file=name, source=str(path))
+
+
+def _head(path, opener):
+    """Return the first bytes of a file; raise an error if there are none."""
+    with one_sentence(path.name), opener(path, "rb") as file:
+        head = file.read(1 << 16)
+    if not head:
+        raise DataError(f"{path.name}: the file is empty.")
+    return head
+
+
+def _read_svmlight(opened, path, label, target):
+    name = path.name
+    if target not in (None, False):
+        raise DataError(f"{name}: LIBSVM text has its label first in each line, so target cannot be {target!r}.")
+    with one_sentence(name), opened() as file:
+        X, y, notes = read_svmlight(file, name)
+    if not len(y):
+        raise DataError(f"{name}: the file has no rows.")
+    if target is None:
+        check_labels(y, name, "the labels")
+    return Dataset(label, X, y, (), "label", None, "", str(path), notes)
 
 
 def _read_parquet(path, name):
