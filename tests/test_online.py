@@ -781,3 +781,9 @@ def test_rows_of_negative_length_in_an_indefinite_kernel_are_passed_over(learner
     X, y = 0.1 * rng.standard_normal((30, 3)), rng.integers(0, 3, 30)
     model = learner(kernel="sigmoid", coef0=-1.0, soft_margin=1.0, max_iter=20).fit(X, y)
     assert np.isfinite(model.dual_coef_).all() and np.isfinite(model.decision_function(X)).all()
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0, 2.0, 7.0, 8.0, 32.0, 33.0, 0.5, 2.7, -1.0])
+def test_powers_by_products(exponent):
+    for base in (1e-9, 0.3, 1.0, 1.7, 1e8):
+        assert online._power(base, exponent) == pytest.approx(base**exponent, rel=1e-14)
