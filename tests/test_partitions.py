@@ -173,7 +173,7 @@ def test_the_encoder_makes_codes_and_drops_rows_of_weight_zero(rng, form):
         (Piece(sp.csr_matrix([[0.0, 2.0], [0.0, np.inf]]), [0, 1]), "got inf in row 1, column 1"),
         (Piece(np.ones((2, 2)), [0, 1, 1]), "one of the labels per row"),
         (Piece(np.ones((2, 2)), [0, 1], [1.0]), "one of the sample weights per row"),
-        (Piece(np.ones((2, 2)), [0, 1], [1.0, -1.0]), "not negative"),
+        (Piece(np.ones((2, 2)), [0, 1], [1.0, -1.0]), "none negative"),
         (Piece(np.ones(2), [0, 1]), "array of 1 dimensions"),
         (Piece(np.array([["a"], ["b"]]), [0, 1]), "encode text"),
     ],
