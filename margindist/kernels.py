@@ -42,17 +42,40 @@ class Kernel(NamedTuple):
         return lambda X: _values(self, _prepare(self, X, centre, sparse), right)
 
     @property
-    def is_mercer(self):
-        """Whether the kernel is known to have no negative eigenvalues."""
-        return self.name in ("linear", "rbf") or (self.name == "poly" and self.coef0 >= 0.0)
+    def is_linear(self):
+        """Whether the values are the inner products of the rows."""
+        return self._is("linear")
+
+    @property
+    def is_radial(self):
+        """Whether the values depend on the distance of the rows alone."""
+        return self._is("rbf")
+
+    @property
+    def is_precomputed(self):
+        """Whether the rows are kernel values themselves."""
+        return self._is("precomputed")
 
     @property
     def is_given(self):
         """Whether the values come from the user, as a matrix or by a function of theirs."""
-        return callable(self.name) or self.name == "precomputed"
+        return callable(self.name) or self.is_precomputed
+
+    @property
+    def has_gamma(self):
+        """Whether the values depend on ``gamma``."""
+        return not self.is_given and not self.is_linear
+
+    @property
+    def is_mercer(self):
+        """Whether the kernel is known to have no negative eigenvalues."""
+        return self.is_linear or self.is_radial or (self._is("poly") and self.coef0 >= 0.0)
+
+    def _is(self, name):
+        return isinstance(self.name, str) and self.name == name
 
     def _given(self, X, Y):
-        values = self.name(X, Y) if callable(self.name) else X
+        values = X if self.is_precomputed else self.name(X, Y)
         values = values.toarray() if sp.issparse(values) else values
         return np.asarray(values, dtype=np.float64) + (self.bias or 0.0)
 
@@ -128,7 +151,7 @@ def _is_sparse_enough(X):
 
 def _centre(kernel, X, sparse):
     """Return what to subtract from all rows: distances do not mind, rounding does. None where rows stay sparse."""
-    if kernel.name != "rbf" or sparse:
+    if sparse or not kernel.is_radial:
         return None
     return np.asarray(X.mean(axis=0, dtype=np.float64)).ravel()
 
@@ -139,11 +162,11 @@ def _prepare(kernel, X, centre, sparse):
         if not values.has_canonical_format:
             values = values.copy()
             values.sum_duplicates()
-        if kernel.name != "rbf":
+        if not kernel.is_radial:
             return _Rows(values)
         return _Rows(values, kernel.gamma * np.asarray(values.multiply(values).sum(axis=1)).ravel(), values)
     values = np.asarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
-    if kernel.name != "rbf":
+    if not kernel.is_radial:
         return _Rows(values)
     centred = values - centre
     squares = kernel.gamma * np.einsum("ij,ij->i", centred, centred)
@@ -152,7 +175,7 @@ def _prepare(kernel, X, centre, sparse):
 
 def _values(kernel, left, right):
     """Return the kernel values between prepared rows, written by one matrix product and operations in place."""
-    if kernel.name == "rbf":
+    if kernel.is_radial:
         values = _exponents(kernel.gamma, left, right)
         np.exp(values, out=values)
     else:
@@ -164,16 +187,20 @@ def _values(kernel, left, right):
     return values
 
 
+# What a kernel makes of γ x·x' + coef0, in place.
+_OF_PRODUCTS = {
+    "poly": lambda kernel, values: np.power(values, kernel.degree, out=values),
+    "sigmoid": lambda kernel, values: np.tanh(values, out=values),
+}
+
+
 def _apply(kernel, values):
     """Turn inner products into values of a kernel that is a function of them, in place."""
-    if kernel.name == "linear":
+    if kernel.is_linear:
         return
     values *= kernel.gamma
     values += kernel.coef0
-    if kernel.name == "sigmoid":
-        np.tanh(values, out=values)
-    else:
-        np.power(values, kernel.degree, out=values)
+    _OF_PRODUCTS[kernel.name](kernel, values)
 
 
 def _exponents(gamma, left, right):
@@ -263,7 +290,7 @@ class Pairs:
         """Return the values between the rows ``which`` and ``others``, which may be slices; a new array."""
         if callable(self.kernel.name):
             return self.kernel(self.X[which], self.X[others])
-        if self.kernel.name == "precomputed":
+        if self.kernel.is_precomputed:
             values = self.X[which][:, others]
             values = values.toarray() if sp.issparse(values) else values
             return np.array(values, dtype=np.float64) + self.kernel.bias
@@ -272,9 +299,9 @@ class Pairs:
     def diagonal(self):
         """Return the kernel values of each row with itself."""
         kernel = self.kernel
-        if kernel.name == "precomputed":
+        if kernel.is_precomputed:
             return np.array(self.X.diagonal(), dtype=np.float64) + kernel.bias
-        if kernel.name == "rbf":
+        if kernel.is_radial:
             return np.full(self.n, 1.0 + kernel.bias)
         if callable(kernel.name):
             return np.array([self(slice(i, i + 1), slice(i, i + 1))[0, 0] for i in range(self.n)])

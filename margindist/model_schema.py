@@ -35,7 +35,7 @@ def schema_of(model):
     """Return the description of every attribute of a fitted model of this class with these parameters."""
     name, kernel = type(model).__name__, getattr(model, "kernel", "linear")
     if name == "SVC":
-        found = _SVC_PRECOMPUTED if kernel == "precomputed" else _SVC
+        found = {"precomputed": _SVC_PRECOMPUTED}.get(kernel, _SVC)
         return found | (_PROBABILITIES if model.probability is True else _NO_PROBABILITIES)
     if name in _HOMES:
         return _SCHEMAS[f"{_HOMES[name]}.{name}"]
@@ -335,7 +335,7 @@ def _complete_svc(model):
     model.intercept_ = sign * model._intercept_
     model._sparse = sparse
     model._effective_probability = model.probability is True
-    if model.kernel == "precomputed":
+    if Kernel(model.kernel).is_precomputed:
         model.shape_fit_ = (model.n_features_in_, model.n_features_in_)
 
 

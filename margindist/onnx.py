@@ -290,23 +290,41 @@ def _kernel_values(graph, model, X):
             f"to_onnx: {type(model).__name__} has a kernel that is a function, which ONNX cannot hold; use a kernel by "
             f"name, or kernel='precomputed' and compute its values before."
         )
-    if kernel.name == "precomputed":
+    if kernel.is_precomputed:
         return graph.take(X, model.support_.tolist(), model.n_features_in_)
     vectors = model.support_vectors_
     vectors = (vectors.toarray() if sp.issparse(vectors) else vectors).astype(np.float64)
-    if kernel.name == "rbf":
-        squares = graph.op("ReduceSum", graph.op("Mul", X, X), graph.constant([1], np.int64), keepdims=1)
-        products = graph.op("MatMul", X, graph.constant(-2.0 * vectors.T))
-        distances = graph.op("Add", graph.op("Add", products, squares), graph.constant((vectors**2).sum(axis=1)))
-        distances = graph.op("Max", distances, graph.constant(0.0))
-        return graph.op("Exp", graph.op("Mul", distances, graph.constant(-kernel.gamma)))
-    if kernel.name == "linear":
-        return graph.op("MatMul", X, graph.constant(vectors.T))
-    products = graph.op("MatMul", X, graph.constant(kernel.gamma * vectors.T))
-    products = _plus(graph, products, kernel.coef0)
-    if kernel.name == "sigmoid":
-        return graph.op("Tanh", products)
-    return graph.op("Pow", products, graph.constant(float(kernel.degree)))
+    return _KERNELS[kernel.name](graph, kernel, X, vectors)
+
+
+def _linear_kernel(graph, kernel, X, vectors):
+    return graph.op("MatMul", X, graph.constant(vectors.T))
+
+
+def _radial_kernel(graph, kernel, X, vectors):
+    squares = graph.op("ReduceSum", graph.op("Mul", X, X), graph.constant([1], np.int64), keepdims=1)
+    products = graph.op("MatMul", X, graph.constant(-2.0 * vectors.T))
+    distances = graph.op("Add", graph.op("Add", products, squares), graph.constant((vectors**2).sum(axis=1)))
+    distances = graph.op("Max", distances, graph.constant(0.0))
+    return graph.op("Exp", graph.op("Mul", distances, graph.constant(-kernel.gamma)))
+
+
+def _polynomial_kernel(graph, kernel, X, vectors):
+    inner = _linear_kernel(graph, kernel, X, kernel.gamma * vectors)
+    return graph.op("Pow", _plus(graph, inner, kernel.coef0), graph.constant(float(kernel.degree)))
+
+
+def _sigmoid_kernel(graph, kernel, X, vectors):
+    inner = _linear_kernel(graph, kernel, X, kernel.gamma * vectors)
+    return graph.op("Tanh", _plus(graph, inner, kernel.coef0))
+
+
+_KERNELS = {
+    "linear": _linear_kernel,
+    "rbf": _radial_kernel,
+    "poly": _polynomial_kernel,
+    "sigmoid": _sigmoid_kernel,
+}
 
 
 def _code_scores(graph, model, value):

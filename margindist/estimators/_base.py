@@ -68,10 +68,15 @@ class MarginClassifier(
 ):
     """Base of all classifiers: a subclass names its parameters' requirements and writes ``fit``."""
 
+    @property
+    def _named_kernel(self):
+        """The kernel that the parameters name, before its gamma is known; linear for methods without one."""
+        return Kernel(getattr(self, "kernel", "linear"), coef0=getattr(self, "coef0", 0.0))
+
     def _kernel(self, data):
         """Return the kernel with its numbers resolved against the training data, constant feature included."""
         gamma = 1.0
-        if isinstance(self.kernel, str) and self.kernel not in ("linear", "precomputed"):
+        if self._named_kernel.has_gamma:
             gamma = resolve_gamma(self.gamma, data.X, data.sample_weights)
         bias = 1.0 if getattr(self, "fit_intercept", False) else 0.0
         return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=bias)
@@ -86,7 +91,7 @@ class MarginClassifier(
         if constant is not None:
             kernel = kernel._replace(bias=float(constant))
         max_bytes = getattr(self, "cache_size", np.inf) * 1e6
-        if self.kernel == "linear":
+        if kernel.is_linear:
             return LinearSpace(data, kernel, max_bytes)
         if getattr(self, "n_components", None) is not None:
             return KernelSpace(data, kernel, None, (self.n_components, self._rng()))
@@ -99,8 +104,7 @@ class MarginClassifier(
 
     def _positive_part(self, gram, weights=None):
         """Return the Gram matrix, without its negative eigenvalues if it has any."""
-        known = isinstance(self.kernel, str) and Kernel(self.kernel, coef0=self.coef0).is_mercer
-        if known or not is_indefinite(gram, np.random.default_rng(0)):
+        if self._named_kernel.is_mercer or not is_indefinite(gram, np.random.default_rng(0)):
             return gram
         warnings.warn(
             f"{type(self).__name__}: the kernel matrix has negative eigenvalues, so the problem is not convex; "
@@ -125,5 +129,5 @@ class MarginClassifier(
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
-        tags.input_tags.pairwise = getattr(self, "kernel", None) == "precomputed"
+        tags.input_tags.pairwise = self._named_kernel.is_precomputed
         return tags

@@ -39,7 +39,7 @@ class PredictionMixin:
     def _scores(self, X):
         if hasattr(self, "coef_"):
             return safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
-        if self.kernel == "precomputed":
+        if self.kernel_.is_precomputed:
             return X[:, self.support_] @ self.dual_coef_.T + self.intercept_
         if not len(self.support_):  # no row tells the classes apart, and kernels take no empty arrays
             return np.tile(self.intercept_, (X.shape[0], 1))

@@ -34,7 +34,6 @@ from margindist.spaces.space import KernelSpace
 _LARGEST_SHARED = 1e9  # bytes of kernel values between all samples that are kept for the folds
 GRID_TOL = 1e-7  # relative gap the solvers along a grid aim at: from a good start it costs no more than a large one
 _UNSOLVED = "the scores are not finite, as with a kernel that is not positive semi-definite."
-_GAMMA_KERNELS = ("rbf", "poly", "sigmoid")
 POWERS_OF_FOUR = tuple(2.0**k for k in range(-10, 11, 2))
 
 
@@ -98,7 +97,7 @@ class Fold(NamedTuple):
         if self.shared is not None:
             return space.scores_from(self.shared[np.ix_(self.test, self.train)] + space.bias, coefs)
         X_test = self.X_test
-        if self.kernel.name == "precomputed" and self.data.kept is not None:
+        if self.kernel.is_precomputed and self.data.kept is not None:
             X_test = X_test[:, self.data.kept]
         return space.scores(X_test, coefs)
 
@@ -207,7 +206,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
         labels = np.asarray(y).reshape(-1)
         weights = self._validate_weights(sample_weight, len(labels))
         grid = {name: list(getattr(self, f"{name}s")) for name in self._searched}
-        if self.kernel not in _GAMMA_KERNELS:
+        if not self._named_kernel.has_gamma:
             del grid["gamma"]
         points = list(ParameterGrid(grid))
         splits = list(check_cv(self.cv, labels, classifier=True).split(rows, labels, groups))
@@ -310,19 +309,20 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
 
     def _shared_kernel_values(self, template, rows):
         """Return the kernel values between all samples, unless they depend on the fold or take too much memory."""
-        depends = self.kernel in _GAMMA_KERNELS and template.gamma == "scale"
-        if self.kernel == "linear" or depends or gram_bytes(rows.shape[0]) > _LARGEST_SHARED:
+        named = self._named_kernel
+        depends = named.has_gamma and template.gamma == "scale"
+        if named.is_linear or depends or gram_bytes(rows.shape[0]) > _LARGEST_SHARED:
             return None
         everything = TrainingData(rows, None, None, np.ones(rows.shape[0]), None, rows.shape[0])
         kernel = template._kernel(everything)._replace(bias=0.0)
-        if self.kernel == "precomputed":
+        if named.is_precomputed:
             return kernel(rows, rows)
         return gram_matrix(rows, kernel).whole().values
 
     def _fold(self, template, rows, labels, weights, train, test, shared):
         estimator = clone(template)
         X_train, X_test = rows[train], rows[test]
-        if self.kernel == "precomputed":
+        if self._named_kernel.is_precomputed:
             X_train, X_test = X_train[:, train], X_test[:, train]
         data = estimator._validate_training_data(X_train, labels[train], weights[train])
         where = np.arange(rows.shape[0])[train]

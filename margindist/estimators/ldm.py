@@ -446,7 +446,7 @@ class LDMClassifier(MarginClassifier):
 
     # ------------------------------------------------------------------ data in pieces
 
-    @available_if(lambda self: self.solver == "asgd" and self.kernel == "linear")
+    @available_if(lambda self: self.solver == "asgd" and self._named_kernel.is_linear)
     @fitting
     def partial_fit(
         self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None

@@ -130,11 +130,6 @@ class _OnlineClassifier(MarginClassifier):
         self : object
             The classifier.
         """
-        if self.kernel == "precomputed":
-            raise ValueError(
-                f"{type(self).__name__}: partial_fit needs the rows themselves, so kernel='precomputed' works with fit "
-                f"only."
-            )
         if hasattr(self, "classes_") and not hasattr(self, "_memory"):
             raise ValueError(
                 f"{type(self).__name__}: partial_fit goes on from what was learnt before, which a model file does not "
@@ -142,6 +137,7 @@ class _OnlineClassifier(MarginClassifier):
             )
         batch = self._quick_batch(X, y, classes)
         if batch is None:
+            self._refuse_kernel_values()
             data = self._validate_training_data(X, y, classes=classes, piece=True)
             batch, self._classes_given = (data.X, data.codes), classes
         X, codes = batch
@@ -159,6 +155,13 @@ class _OnlineClassifier(MarginClassifier):
 
     # ------------------------------------------------------------------ what comes in
 
+    def _refuse_kernel_values(self):
+        if self._named_kernel.is_precomputed:
+            raise ValueError(
+                f"{type(self).__name__}: partial_fit needs the rows themselves, so kernel='precomputed' works with fit "
+                f"only."
+            )
+
     def _parameters(self):
         return _parameter_getter(type(self))(self)
 
@@ -167,6 +170,8 @@ class _OnlineClassifier(MarginClassifier):
         memory = getattr(self, "_memory", None)
         sparse = type(X) in (sp.csr_matrix, sp.csr_array)
         if memory is None or (classes is not None and classes is not getattr(self, "_classes_given", None)):
+            return None
+        if memory.kernel is not None and memory.kernel.is_precomputed:
             return None
         if "feature_names_in_" in self.__dict__ or not (sparse or type(X) is np.ndarray) or type(y) is not np.ndarray:
             return None
@@ -189,7 +194,7 @@ class _OnlineClassifier(MarginClassifier):
         if memory is not None and memory.parameters == parameters:
             return memory
         self._check_parameters()
-        if self.gamma == "scale" and self.kernel in ("rbf", "poly", "sigmoid"):
+        if self.gamma == "scale" and self._named_kernel.has_gamma:
             raise ValueError(
                 f"{type(self).__name__}: gamma='scale' looks at all rows, which partial_fit does not have; give "
                 f"gamma a number or 'auto'."
@@ -218,13 +223,15 @@ class _OnlineClassifier(MarginClassifier):
         return None if self.intercept_scaling == "auto" else float(self.intercept_scaling)
 
     def _kernel_of(self, method, X):
-        if self.kernel == "linear" and method.p != 2.0 and self.soft_margin > 0:
-            raise ValueError(f"{type(self).__name__}: soft_margin needs p=2, got p={self.p!r}; set one of them back.")
-        if self.kernel == "linear":
+        if self._named_kernel.is_linear:
+            if method.p != 2.0 and self.soft_margin > 0:
+                raise ValueError(
+                    f"{type(self).__name__}: soft_margin needs p=2, got p={self.p!r}; set one of them back."
+                )
             return None
         if method.p != 2.0:
             raise ValueError(f"{type(self).__name__}: kernels need p=2, got p={self.p!r} and kernel={self.kernel!r}.")
-        gamma = 1.0 if self.kernel == "precomputed" else resolve_gamma(self.gamma, X, np.ones(X.shape[0]))
+        gamma = resolve_gamma(self.gamma, X, np.ones(X.shape[0])) if self._named_kernel.has_gamma else 1.0
         return Kernel(self.kernel, gamma, self.degree, self.coef0)
 
     def _exponent(self, n_features):
@@ -298,7 +305,7 @@ class _OnlineClassifier(MarginClassifier):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         # With a hard margin and overlapping classes there is nothing to converge to.
-        tags.classifier_tags.poor_score = self.kernel == "linear" and self.soft_margin == 0
+        tags.classifier_tags.poor_score = self._named_kernel.is_linear and self.soft_margin == 0
         return tags
 
 

@@ -127,7 +127,7 @@ class SVRClassifier(MarginClassifier):
         X = data.X
         if sp.issparse(X):  # the solvers take 32-bit indices only, and SciPy chooses those where they suffice
             X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)
-            X = X.toarray() if self.kernel == "precomputed" else X
+            X = X.toarray() if kernel.is_precomputed else X
         fitted = Parallel(n_jobs=self.n_jobs, prefer="threads")(
             delayed(clone(regressor).fit)(X, signs, data.weights) for signs in self._sign_vectors(data.codes)
         )
@@ -139,7 +139,7 @@ class SVRClassifier(MarginClassifier):
 
     def _regressor(self, kernel, n_samples):
         common = {"C": self.C, "epsilon": self.epsilon, "tol": self.tol}
-        if self.kernel == "linear":
+        if kernel.is_linear:
             return LinearSVR(dual=True, max_iter=self.max_iter, random_state=self.random_state, **common)
         steps = min(self.max_iter * n_samples, np.iinfo(np.int32).max)
         return SVR(

@@ -487,7 +487,7 @@ class FMMClassifier(MarginClassifier):
 
         All steps and folds go at once, a column each; numbers of iterations are stations on the way to the largest.
         """
-        if not points[0].keys() <= {"step", "max_iter"} or (gram is None and self.kernel != "linear"):
+        if not points[0].keys() <= {"step", "max_iter"} or (gram is None and not self._named_kernel.is_linear):
             return None
         rows = self._grid_features(X, gram)
         chosen = [(point.get("step", self.step), point.get("max_iter", self.max_iter)) for point in points]

@@ -117,7 +117,7 @@ def multiclass_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: float = 
 def _checked_rows(estimator, X):
     """Return the samples as floats; refuse a kernel that is not positive definite on them."""
     X = check_array(X, accept_sparse="csr", dtype=np.float64)
-    if hasattr(estimator, "coef_") or estimator.kernel == "rbf":
+    if hasattr(estimator, "coef_") or estimator.kernel_.is_radial:
         return X
     if is_indefinite(gram_matrix(X, estimator.kernel_), np.random.default_rng(0)):
         raise ValueError(
@@ -131,7 +131,7 @@ def _square_norms(estimator, X):
     """Return the squared length of every weight vector, without the intercept."""
     if hasattr(estimator, "coef_"):
         return (estimator.coef_**2).sum(axis=1)
-    if estimator.kernel == "precomputed":
+    if estimator.kernel_.is_precomputed:
         gram = X[np.ix_(estimator.support_, estimator.support_)]
     else:
         gram = estimator.kernel_(estimator.support_vectors_, estimator.support_vectors_)

@@ -85,11 +85,11 @@ def _largest_diagonals(estimator, X, y):
     positives = estimator.classes_[1:] if len(estimator.classes_) == 2 else estimator.classes_
     problems = [np.where(np.asarray(y) == label, 1.0, -1.0) for label in positives]
     weights = np.ones(X.shape[0])
-    if estimator.kernel == "linear":
+    if hasattr(estimator, "coef_"):
         rows = as_rows(X, estimator.fit_intercept)
         return np.array([_largest_linear(objective, rows, signs, weights) for signs in problems])
     gram = gram_matrix(X, estimator.kernel_._replace(bias=float(estimator.fit_intercept)))
-    if estimator.kernel != "rbf" and is_indefinite(gram, np.random.default_rng(0)):
+    if not estimator.kernel_.is_radial and is_indefinite(gram, np.random.default_rng(0)):
         raise ValueError(
             f"loo_error_bound: the theorem needs a positive definite kernel, but the matrix of "
             f"kernel={estimator.kernel!r} has negative eigenvalues."

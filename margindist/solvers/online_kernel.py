@@ -208,7 +208,7 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
     the last one are recorded. The time is that of all problems together.
     """
     m = X.shape[0]
-    gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.name == "precomputed" else None
+    gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.is_precomputed else None
     coef, owners = np.zeros((len(signs), m)), state.owners.copy()
     histories, seconds, due, active = [[] for _ in signs], 0.0, 1, np.arange(len(signs))
     converged = np.zeros(len(signs), dtype=bool)
@@ -230,7 +230,7 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
             break
     runs = [Run(bool(done), np.array(history, RECORD)) for done, history in zip(converged, histories)]
     used = _used(coef, owners)
-    stored = None if kernel.name == "precomputed" else X[used]
+    stored = None if kernel.is_precomputed else X[used]
     owners = np.where(owners >= 0, np.searchsorted(used, owners), -1)
     return runs, KernelState(stored, used, coef[:, used], owners, state.pair, state.tracks, m)
 
@@ -252,7 +252,7 @@ def _margins(method, kernel, X, signs, gram, coef, owners, state, which):
 
 def _values(kernel, X, left, right):
     """Return the kernel values between two lists of training rows."""
-    if kernel.name == "precomputed":
+    if kernel.is_precomputed:
         return np.ascontiguousarray(X.toarray() if sp.issparse(X) else X, dtype=np.float64)
     return np.ascontiguousarray(kernel(X[left], X[right]))
 

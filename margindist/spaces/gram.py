@@ -193,7 +193,7 @@ def gram_matrix(X, kernel, max_bytes=np.inf):
     A solver that needs more than a few columns calls ``whole()``, which makes the matrix once if it fits into the
     limit. A precomputed float64 matrix is used as it is, unless ``kernel.bias`` asks for a sum.
     """
-    if kernel.name == "precomputed" and not sp.issparse(X) and X.dtype == np.float64 and not kernel.bias:
+    if kernel.is_precomputed and not sp.issparse(X) and X.dtype == np.float64 and not kernel.bias:
         return FullGram(X)
     return CachedGram(X, kernel, max_bytes)
 

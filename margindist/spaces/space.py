@@ -216,7 +216,7 @@ class KernelSpace:
             "intercept_": dual_coef.sum(axis=1) * self.bias,
             "kernel_": self._kernel._replace(bias=0.0),
         }
-        if self._kernel.name != "precomputed":
+        if not self._kernel.is_precomputed:
             found["support_vectors_"] = self._data.X[used]  # a copy also of all rows: the caller may change theirs
         return found
 
