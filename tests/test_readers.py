@@ -186,7 +186,7 @@ def test_svmlight_lines_may_cross_blocks(monkeypatch, rng):
 
 
 def test_long_svmlight_with_short_values_is_kept_in_single_precision(monkeypatch):
-    monkeypatch.setattr("margindist.datasets.svmlight._LARGE", 10)
+    monkeypatch.setattr("margindist.datasets.svmlight.LARGE", 10)
     X, _, notes = read_svmlight(io.BytesIO(b"1 1:0.5 2:3\n-1 2:1\n"), "test")
     assert X.dtype == np.float32
     assert "single precision" in notes[1]

@@ -4,12 +4,14 @@ from margindist.datasets.catalogue import Entry, Printed, Status, catalogue, fin
 from margindist.datasets.dataset import DataError, Dataset, content_checksum
 from margindist.datasets.encoding import encoder, encoding_notes, tidy
 from margindist.datasets.generators import make_ringnorm, make_threshold, make_twonorm, make_waveform
+from margindist.datasets.partitions import Partitions
 from margindist.datasets.readers import read_file
 
 __all__ = [
     "DataError",
     "Dataset",
     "Entry",
+    "Partitions",
     "Printed",
     "Status",
     "catalogue",

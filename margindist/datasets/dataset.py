@@ -275,7 +275,7 @@ def table_to_dataset(table, *, target, name, file, source):
     """
     notes = list(table.notes)
     if target is False:
-        X = _features(table.names, table.columns)
+        X = feature_table(table.names, table.columns)
         return Dataset(name, X, None, table.names, "", None, "", source, tuple(notes))
     if len(table.names) < 2:
         raise DataError(f"{file}: expected at least two columns, features and target, got {len(table.names)}.")
@@ -296,7 +296,7 @@ def table_to_dataset(table, *, target, name, file, source):
             f"{file}: no column says anything about the target {target_name!r}: all are constant or unique."
         )
     names = tuple(table.names[k] for k in kept)
-    X = _features(names, [columns[k] for k in kept])
+    X = feature_table(names, [columns[k] for k in kept])
     return Dataset(name, X, y, names, target_name, None, "", source, tuple(notes))
 
 
@@ -440,7 +440,7 @@ def labels_of(column):
     return column.astype(np.int64) if whole else column
 
 
-def _features(names, columns):
+def feature_table(names, columns):
     """Return CSR or a float64 array if all columns are numbers, else a DataFrame."""
     if columns and all(isinstance(column, Sparse) for column in columns):
         return _side_by_side(columns)

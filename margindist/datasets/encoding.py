@@ -1,5 +1,7 @@
 """Makes numbers of tables; the transformers are fitted anew in every fold."""
 
+from collections import Counter
+
 import numpy as np
 import scipy.sparse as sp
 from sklearn.compose import ColumnTransformer
@@ -131,6 +133,99 @@ def tidy(X):
         elif kind not in "iufbmM" and str(dtype) != "category":
             changed[name] = X[name].astype(object).where(X[name].notna(), np.nan).astype("category")
     return X.assign(**changed) if changed else X
+
+
+def fit_encoder(tables):
+    """Return :func:`encoder`, fitted to all of these tables together, each of which is met once.
+
+    The result is that of ``encoder(X).fit(X)`` for the tables stacked on each other. What is kept of them are extremes
+    and sums of numbers, and counts of categories. The encoder is fitted to a few rows that have the same extremes and
+    the same categories, those beyond the limit rarer than the others; the values for what is missing are then set.
+    """
+    summary = None
+    for X in tables:
+        if summary is None:
+            coder = encoder(X)
+            summary = _Summary(X)
+        summary.add(X)
+    if isinstance(coder, MaxAbsScaler):
+        return summary.scaler
+    rows = summary.few_rows()
+    coder.fit(rows)
+    inner = coder.named_transformers_ if isinstance(coder, ColumnTransformer) else {"numbers": coder}
+    if "numbers" in inner:
+        inner["numbers"][0].statistics_ = summary.means()
+        inner["numbers"][1].n_samples_seen_ = summary.n_rows
+    if "categories" in inner:
+        inner["categories"][0].statistics_ = np.array(summary.commonest("categories"), dtype=object)
+    return coder
+
+
+class _Summary:
+    """What :func:`fit_encoder` keeps of the tables it has met."""
+
+    def __init__(self, X):
+        self.n_rows = 0
+        self.scaler = MaxAbsScaler() if sp.issparse(X) else None
+        self._names = list(X.columns) if hasattr(X, "columns") else None
+        if self.scaler is not None:
+            return
+        self._kinds = _kinds(X) if self._names else {"numbers": list(range(X.shape[1])), "categories": [], "flags": []}
+        width = len(self._kinds["numbers"])
+        self._dtype = X.dtype if self._names is None and X.dtype.kind == "f" else np.float64
+        self._least, self._most = np.full(width, np.inf), np.full(width, -np.inf)
+        self._sums, self._counts = np.zeros(width), np.zeros(width)
+        self._levels = {name: Counter() for name in (*self._kinds["categories"], *self._kinds["flags"])}
+
+    def add(self, X):
+        """Take in one table."""
+        self.n_rows += X.shape[0]
+        if self.scaler is not None:
+            self.scaler.partial_fit(X)
+            return
+        numbers = X if self._names is None else X[self._kinds["numbers"]].to_numpy(dtype=np.float64)
+        known = ~_missing(numbers)
+        self._least = np.minimum(self._least, np.min(numbers, axis=0, initial=np.inf, where=known))
+        self._most = np.maximum(self._most, np.max(numbers, axis=0, initial=-np.inf, where=known))
+        self._sums += np.sum(numbers, axis=0, dtype=np.float64, where=known)
+        self._counts += known.sum(axis=0)
+        for name, counter in self._levels.items():
+            counter.update(X[name].value_counts(dropna=True).to_dict())
+
+    def means(self):
+        """Return the mean of each column of numbers; zero for one without any, as scikit-learn does."""
+        return self._sums / np.maximum(self._counts, 1.0)
+
+    def commonest(self, kind):
+        """Return the commonest category of each column, the first of several."""
+        found = []
+        for name in self._kinds[kind]:
+            counts = self._levels[name]
+            most = max(counts.values(), default=0)
+            found.append(min((level for level, count in counts.items() if count == most and count), default=0))
+        return found
+
+    def _by_count(self, name):
+        """Return categories from the rarest to the commonest; among equals, the order in which scikit-learn cuts."""
+        counts = {level: count for level, count in self._levels[name].items() if count}
+        return sorted(sorted(counts), key=counts.get)
+
+    def few_rows(self):
+        """Return a table with the extremes and categories of all: the commonest categories are there twice."""
+        columns = {name: self._by_count(name) for name in self._levels}
+        columns = {name: levels + levels[1 - _MOST_CATEGORIES :] for name, levels in columns.items()}
+        height = max([2, *map(len, columns.values())])
+        for k, name in enumerate(self._kinds["numbers"]):
+            extremes = [self._least[k], self._most[k]] if self._counts[k] else [np.nan, np.nan]
+            columns[name] = extremes + extremes[:1] * (height - 2)
+        if self._names is None:
+            return np.array([columns[k] for k in range(len(columns))], dtype=self._dtype).T
+        import pandas as pd
+
+        filled = {name: values + values[-1:] * (height - len(values)) for name, values in columns.items()}
+        for name in self._kinds["categories"]:
+            filled[name] = pd.Categorical(filled[name] or [np.nan] * height)
+        return pd.DataFrame({name: filled[name] for name in self._names})
 
 
 def _imputed(strategy, name, transformer):

@@ -9,7 +9,7 @@ from numpy.lib import format as npy
 
 from margindist.datasets.dataset import DataError, Dataset, check_labels, one_sentence
 
-_READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 _BEST_COMPRESSION = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}  # what DEFLATE can reach at most
 _MOST_COLUMNS = np.iinfo(np.int32).max
 _CSR = ("data", "indices", "indptr", "shape")
@@ -64,9 +64,9 @@ class _Stored:
             raise DataError(f"{self.name}: the array {key!r} cannot be unpacked to the size it declares.")
         with self._archive.open(member) as file:
             version = npy.read_magic(file)
-            if version not in _READ_HEADER:
+            if version not in READ_HEADER:
                 raise DataError(f"{self.name}: the array {key!r} is stored in version {version} of NPY, not 1 or 2.")
-            shape, by_columns, dtype = _READ_HEADER[version](file)
+            shape, by_columns, dtype = READ_HEADER[version](file)
             if dtype.kind not in kinds or len(shape) != n_dimensions:
                 raise DataError(f"{self.name}: expected {key} to be {what}, got {dtype} of shape {shape}.")
             if n_dimensions == 2 and 0 in shape:

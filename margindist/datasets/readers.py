@@ -7,21 +7,12 @@ import re
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from margindist.datasets.arff import read_arff
-from margindist.datasets.dataset import (
-    DataError,
-    Dataset,
-    Table,
-    check_labels,
-    one_sentence,
-    table_to_dataset,
-    text_column,
-)
+from margindist.datasets.dataset import DataError, Dataset, check_labels, one_sentence, table_to_dataset
 from margindist.datasets.delimited import read_delimited
 from margindist.datasets.fields import BOM
 from margindist.datasets.npz import read_npz
+from margindist.datasets.parquet import read_parquet
 from margindist.datasets.svmlight import read_svmlight
 
 _FORMATS = {
@@ -43,7 +34,6 @@ FILE_ENDINGS = (
     "",
 )
 _MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
-_PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # the row names that pandas stores beside the columns
 _SVMLIGHT_LINE = re.compile(rb"\s*[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)+\s*(#.*)?$", re.IGNORECASE)
 
 
@@ -116,7 +106,7 @@ def read_file(path, *, target=None, text=()):
         return _read_svmlight(opened, path, label, target)
     with one_sentence(name):
         if kind == "parquet":
-            table = _read_parquet(path, name)
+            table = read_parquet(path, name)
         elif kind == "arff":
             table = read_arff(opened, name)
         else:
@@ -144,43 +134,6 @@ def _read_svmlight(opened, path, label, target):
     if target is None:
         check_labels(y, name, "the labels")
     return Dataset(label, X, y, (), "label", None, "", str(path), notes)
-
-
-def _read_parquet(path, name):
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise DataError(
-            f"{name}: Parquet files need pyarrow: install it with pip install 'margindist[parquet]'."
-        ) from None
-    stored = pq.read_table(path)
-    names, columns, left_out = [], [], []
-    for field, chunked in zip(stored.schema, stored.columns, strict=True):
-        if _PANDAS_INDEX.fullmatch(field.name):
-            continue
-        values = chunked.combine_chunks()
-        if pa.types.is_dictionary(field.type):
-            values = values.cast(field.type.value_type)
-        if pa.types.is_boolean(values.type):
-            values = values.cast(pa.int8())
-        if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-            columns.append(text_column(values.to_pylist()))
-        elif any(kind(values.type) for kind in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)):
-            numbers = values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-            columns.append(np.array(numbers, dtype=np.float64))
-        else:
-            left_out.append(f"{field.name!r} ({field.type})")
-            continue
-        names.append(field.name)
-        if isinstance(columns[-1], np.ndarray) and np.isinf(columns[-1]).any():
-            raise DataError(f"{name}: the column {field.name!r} has infinite values.")
-    if len(set(names)) < len(names):
-        raise DataError(f"{name}: two columns have the same name.")
-    if not stored.num_rows:
-        raise DataError(f"{name}: the file has no rows.")
-    notes = (f"Columns that are neither numbers nor text left out: {', '.join(left_out)}.",) if left_out else ()
-    return Table(tuple(names), columns, notes)
 
 
 def _sniff(head):

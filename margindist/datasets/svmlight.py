@@ -5,6 +5,8 @@ One block of bytes is in memory at a time; labels, column numbers and values go 
 the peak is the arrays and a block.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
@@ -13,7 +15,7 @@ from margindist.datasets.dataset import DataError
 from margindist.datasets.fields import BOM, NO_NUMBER, UNSURE, read_number
 
 _BLOCK_BYTES = 1 << 20
-_LARGE = 1 << 26  # bytes of text from which on values that fit float32 exactly stay float32
+LARGE = 1 << 26  # bytes of text from which on values that fit float32 exactly stay float32
 
 _POINT = ord(".")
 
@@ -151,11 +153,33 @@ def _parse_block(text, lines_before, name):
     return labels[:rows], ends[:rows], indices[:entries], values[:entries], lines
 
 
+class Entries(NamedTuple):
+    """What lines of text say, as arrays; rows of X end at ``ends``."""
+
+    labels: np.ndarray
+    ends: np.ndarray  # numbers of entries before each row and after the last
+    indices: np.ndarray  # as written: nobody knows yet whether columns are numbered from 0 or 1
+    values: np.ndarray
+    single: bool  # whether float32 holds all values exactly; then they are float32
+    smallest: int  # of the column numbers; 1 if there are none
+    largest: int  # -1 if there are none
+    n_lines: int
+    n_bytes: int
+
+
 def read_svmlight(stream, name):
     """Read LIBSVM text from a stream of bytes; return X (CSR), labels and sentences on what was guessed.
 
     Values are float64. In files above 64 MB they are float32 where that is exact for every one of them.
     """
+    entries = read_entries(stream, name)
+    if entries.single and entries.n_bytes < LARGE:
+        entries = entries._replace(values=entries.values.astype(np.float64))
+    return _assemble(entries)
+
+
+def read_entries(stream, name, lines_before=0):
+    """Read LIBSVM text from a stream that begins at a line; errors count ``lines_before`` in."""
     labels, ends = _Growing(np.float64), _Growing(np.int64)
     indices, values = _Growing(np.int32), _Growing(np.float32)
     single = True  # while all values fit float32
@@ -165,7 +189,7 @@ def read_svmlight(stream, name):
     buffer, more = bytearray(), True
     while more:
         block = stream.read(_BLOCK_BYTES)
-        if not n_bytes:
+        if not n_bytes and not lines_before:
             block = block.removeprefix(BOM)
         more = len(block) > 0
         n_bytes += len(block)
@@ -176,7 +200,7 @@ def read_svmlight(stream, name):
         with memoryview(buffer) as whole:
             text = bytes(whole[:cut])
         del buffer[:cut]
-        new_labels, new_ends, new_indices, new_values, n_lines = _parse_block(text, lines, name)
+        new_labels, new_ends, new_indices, new_values, n_lines = _parse_block(text, lines_before + lines, name)
         lines += n_lines
         labels.extend(new_labels)
         ends.extend(new_ends + n_entries)
@@ -188,9 +212,8 @@ def read_svmlight(stream, name):
                 values.convert(np.float64)
             indices.extend(new_indices)
             values.extend(new_values)
-    if single and n_bytes < _LARGE:
-        values.convert(np.float64)
-    return _assemble(labels.finish(), ends.finish(), indices.finish(), values.finish(), int(smallest), int(largest))
+    found = labels.finish(), ends.finish(), indices.finish(), values.finish()
+    return Entries(*found, single, int(smallest), int(largest), lines, n_bytes)
 
 
 def _fits_single(values):
@@ -198,19 +221,29 @@ def _fits_single(values):
         return np.array_equal(values.astype(np.float32), values)
 
 
-def _assemble(labels, ends, indices, values, smallest, largest):
-    if smallest == 0:
+def _assemble(entries):
+    if entries.smallest == 0:
         notes = ["Column numbers were taken to start at 0, because one is 0."]
     else:
-        indices -= 1
-        largest -= 1
         notes = ["Column numbers were taken to start at 1, because none is 0."]
-    if values.dtype == np.float32:
+    if entries.values.dtype == np.float32:
         notes.append("All values fit single precision exactly and are kept in it, to save memory.")
+    first = min(entries.smallest, 1)
+    return as_csr(entries, first, max(entries.largest + 1 - first, 0)), whole_labels(entries.labels), tuple(notes)
+
+
+def as_csr(entries, first, n_columns):
+    """Return the rows as a CSR matrix, with columns numbered from ``first``; the entries are used up."""
+    indices, ends = entries.indices, entries.ends
+    indices -= np.int32(first)
     if len(indices) < np.iinfo(np.int32).max:
         ends = ends.astype(np.int32)
-    X = sp.csr_matrix((values, indices, ends), shape=(len(labels), max(largest + 1, 0)))
+    X = sp.csr_matrix((entries.values, indices, ends), shape=(len(entries.labels), n_columns))
     X.has_sorted_indices = True
-    if np.all(labels == np.floor(labels)) and np.all(np.abs(labels) < 2**53):
-        labels = labels.astype(np.int64)
-    return X, labels, tuple(notes)
+    return X
+
+
+def whole_labels(labels):
+    """Return labels as integers where all are whole."""
+    whole = np.all(labels == np.floor(labels)) and np.all(np.abs(labels) < 2**53)
+    return labels.astype(np.int64) if whole else labels

@@ -1,0 +1,225 @@
+"""Parquet files: read whole as a table, or by row groups."""
+
+import re
+
+import numpy as np
+
+from margindist.datasets.dataset import DataError, Table, feature_table, labels_of, one_sentence, order_levels
+from margindist.datasets.sources import Stamp, files_in, rows_in_part
+from margindist.spaces.partitions import Piece
+
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # the row names that pandas stores beside the columns
+_COLUMNS_AT_ONCE = 32  # what is decoded beside the array it goes to
+_ROWS_AT_ONCE = 2048  # copied from columns to rows while they are in the processor's cache
+_USES = {"target": "labels", "weight": "numbers"}
+
+
+def read_parquet(path, name):
+    """Read all columns of a file as a :class:`Table`."""
+    stored = _pyarrow_parquet(name).read_table(path)
+    kinds = _column_kinds(stored.schema)
+    if len(kinds) < len([field for field in stored.schema.names if not _PANDAS_INDEX.fullmatch(field)]):
+        raise DataError(f"{name}: two columns have the same name.")
+    if not stored.num_rows:
+        raise DataError(f"{name}: the file has no rows.")
+    columns = {}
+    for column, kind in kinds.items():
+        if kind == "text":
+            columns[column] = _text(stored[column])
+        elif kind is not None:
+            columns[column] = np.array(_numbers(stored[column]), dtype=np.float64)
+            if np.isinf(columns[column]).any():
+                raise DataError(f"{name}: the column {column!r} has infinite values.")
+    left_out = [f"{column!r} ({stored.schema.field(column).type})" for column in kinds if column not in columns]
+    return Table(tuple(columns), list(columns.values()), _note(left_out))
+
+
+def _note(left_out):
+    return (f"Columns that are neither numbers nor text left out: {', '.join(left_out)}.",) if left_out else ()
+
+
+class ParquetSource:
+    """Row groups of Parquet files; small ones that follow each other make one part."""
+
+    def __init__(self, path, target, weight, columns, rows_per_partition, dtype):
+        pq = _pyarrow_parquet(path)
+        self._files = [Stamp.of(file) for file in files_in(path, (".parquet", ".pq"), "Parquet files")]
+        first = self._files[0].path
+        self._target, self._weight = target, weight
+        self._parts, sizes = [], []
+        kinds = None
+        for number, stamp in enumerate(self._files):
+            with one_sentence(stamp.path), pq.ParquetFile(stamp.path) as file:
+                found = _column_kinds(file.schema_arrow)
+                groups = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
+            if kinds is None:
+                kinds = found
+                self._choose(found, columns, first)
+                self.dtype = np.dtype(dtype or self._common_dtype())
+                step = rows_in_part(len(self._columns), self.dtype.itemsize, rows_per_partition)
+            self._compare(found, stamp.path, first)
+            for part in _gathered(groups, step):
+                self._parts.append((number, part))
+                sizes.append(sum(groups[g] for g in part))
+        self.sizes = tuple(sizes)
+        self.n_columns = len(self._columns)
+        self.names = tuple(self._columns)
+
+    def _choose(self, kinds, columns, file):
+        """Set the feature columns and their kinds; say which are left out."""
+        for name, what in ((self._target, "target"), (self._weight, "weight")):
+            if name is not None and name not in kinds:
+                raise DataError(f"{file}: there is no column {name!r} for the {what}; it has {_listed(kinds)}.")
+        wanted = [name for name in kinds if name not in (self._target, self._weight)] if columns is None else columns
+        missing = [name for name in wanted if name not in kinds]
+        if missing:
+            raise DataError(f"{file}: there is no column {missing[0]!r}; it has {_listed(kinds)}.")
+        neither = [name for name in wanted if kinds[name] is None]
+        if neither and columns is not None:
+            raise DataError(f"{file}: the column {neither[0]!r} is neither numbers nor text.")
+        self.notes = _note(list(map(repr, neither)))
+        self._columns = {name: kinds[name] for name in wanted if kinds[name] is not None}
+        if not self._columns:
+            raise DataError(f"{file}: there is no column for the features beside target and weight.")
+        for name, what in ((self._target, "target"), (self._weight, "weight")):
+            if name is not None and (kinds[name] is None or (what == "weight" and kinds[name] == "text")):
+                raise DataError(f"{file}: the column {name!r} cannot be the {what}: it is not {_USES[what]}.")
+
+    def _common_dtype(self):
+        numbers = {kind for kind in self._columns.values() if kind != "text"}
+        return np.float32 if numbers == {"single"} else np.float64
+
+    def _compare(self, kinds, path, first):
+        """Raise an error unless a file has the columns of the first."""
+        for name in (*self._columns, self._target, self._weight):
+            if name is not None and name not in kinds:
+                raise DataError(f"{path}: lacks the column {name!r}, which {first.name} has.")
+            if name in self._columns and (kinds[name] == "text") != (self._columns[name] == "text"):
+                was, now = ("text" if kind == "text" else "numbers" for kind in (self._columns[name], kinds[name]))
+                raise DataError(f"{path}: expected {was} in the column {name!r}, as in {first.name}, got {now}.")
+
+    def read(self, i):
+        """Return part i: an array where all columns are numbers, else a data frame."""
+        import pyarrow.parquet as pq
+
+        number, groups = self._parts[i]
+        stamp = self._files[number]
+        stamp.check()
+        with one_sentence(self.where(i)), pq.ParquetFile(stamp.path) as file:
+            X = self._read_features(file, groups, self.sizes[i], self.where(i))
+            beside = [name for name in (self._target, self._weight) if name is not None]
+            table = file.read_row_groups(groups, columns=beside) if beside else None
+            y = None if self._target is None else _label_column(table[self._target], self._target, self.where(i))
+            weights = None if self._weight is None else _numbers(table[self._weight])
+        return Piece(X, y, weights)
+
+    def _read_features(self, file, groups, n_rows, where):
+        names = [name for name, kind in self._columns.items() if kind != "text"]
+        numbers = np.empty((n_rows, len(names)), dtype=self.dtype)
+        for first in range(0, len(names), _COLUMNS_AT_ONCE):
+            some = names[first : first + _COLUMNS_AT_ONCE]
+            table = file.read_row_groups(groups, columns=some)
+            columns = [_numbers(table[name]) for name in some]
+            for start in range(0, n_rows, _ROWS_AT_ONCE):
+                rows = slice(start, start + _ROWS_AT_ONCE)
+                for k, column in enumerate(columns, first):
+                    numbers[rows, k] = column[rows]
+        if len(names) == len(self._columns):
+            return numbers
+        texts = [name for name in self._columns if name not in names]
+        table = file.read_row_groups(groups, columns=texts)
+        place = {name: k for k, name in enumerate(names)}
+        columns = [numbers[:, place[name]] if name in place else _text(table[name]) for name in self._columns]
+        return feature_table(tuple(self._columns), columns)
+
+    def where(self, i):
+        """Say where part i is."""
+        number, groups = self._parts[i]
+        words = f"row group {groups[0]}" if len(groups) == 1 else f"row groups {groups[0]} to {groups[-1]}"
+        return f"{self._files[number].path.name}, {words}"
+
+
+def _pyarrow_parquet(path):
+    try:
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise DataError(
+            f"{path}: Parquet files need pyarrow: install it with pip install 'margindist[parquet]'."
+        ) from None
+    return pq
+
+
+def _column_kinds(schema):
+    """Return, by name, what columns hold: "single", "double" or "text"; None for what is neither numbers nor text."""
+    return {field.name: _column_kind(field.type) for field in schema if not _PANDAS_INDEX.fullmatch(field.name)}
+
+
+def _column_kind(kind):
+    import pyarrow.types as types
+
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_string(kind) or types.is_large_string(kind):
+        return "text"
+    if types.is_float32(kind) or types.is_float16(kind):
+        return "single"
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind) or types.is_boolean(kind):
+        return "double"
+    return None
+
+
+def _gathered(groups, step):
+    """Return lists of row groups that follow each other, each of at most ``step`` rows where there are several."""
+    parts = []
+    for group, n_rows in enumerate(groups):
+        if parts and sum(groups[g] for g in parts[-1]) + n_rows <= step:
+            parts[-1].append(group)
+        elif n_rows:
+            parts.append([group])
+    return parts
+
+
+def _plain(column):
+    import pyarrow as pa
+
+    values = column.combine_chunks()
+    if isinstance(values, pa.ChunkedArray):  # of no rows, or beyond what one array can hold
+        values = pa.concat_arrays(values.chunks)
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def _numbers(column):
+    """Return a column as floats, with NaN for what is missing."""
+    import pyarrow as pa
+
+    values = _plain(column)
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.int8())
+    if not pa.types.is_floating(values.type) or pa.types.is_float16(values.type):
+        values = values.cast(pa.float64(), safe=False)
+    return values.to_numpy(zero_copy_only=False)
+
+
+def _text(column):
+    encoded = _plain(column).dictionary_encode()
+    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    return order_levels(codes, encoded.dictionary.to_pylist())
+
+
+def _label_column(column, name, where):
+    if column.null_count:
+        raise DataError(
+            f"{where}: {column.null_count} of {len(column)} rows have no value in the target column {name!r}; "
+            "leave these rows out of the file."
+        )
+    if _column_kind(column.type) == "text":
+        return labels_of(_text(column))
+    labels = _numbers(column).astype(np.float64)
+    if np.isnan(labels).any():
+        raise DataError(f"{where}: the target column {name!r} has nan; leave these rows out of the file.")
+    return labels_of(labels)
+
+
+def _listed(names):
+    names = list(names)
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
