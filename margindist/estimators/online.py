@@ -23,6 +23,7 @@ from margindist.estimators._parameters import (
 )
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.solvers import online, online_kernel
+from margindist.solvers.online import entry
 from margindist.spaces.rows import as_rows
 
 _SMALL = 100_000  # values that are checked faster by hand than through scikit-learn
@@ -294,12 +295,12 @@ class _OnlineClassifier(MarginClassifier):
         """Intercepts, one a two-class problem."""
         if "intercept_" in self.__dict__:  # from a model file
             return self.__dict__["intercept_"]
-        return np.array([track[0].bias for track in self._tracks("intercept_")])
+        return np.array([entry(track).bias for track in self._tracks("intercept_")])
 
     @property
     def n_updates_(self):
         """Steps made so far, by each two-class problem if there are several."""
-        counts = [int(track[0].n_updates) for track in self._tracks("n_updates_")]
+        counts = [int(entry(track).n_updates) for track in self._tracks("n_updates_")]
         return counts[0] if len(counts) == 1 else np.array(counts)
 
     def __sklearn_tags__(self):

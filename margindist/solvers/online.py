@@ -130,12 +130,17 @@ class LinearState(NamedTuple):
 
 def new_track(constant):
     """Return the record of a learner that has seen nothing; a ``constant`` of None follows the longest row."""
-    track = np.zeros(1, TRACK).view(np.recarray)
+    track = np.zeros(1, np.dtype((np.record, TRACK)))  # an ordinary array: not every format of files knows others
     track["scale"] = 1.0
     track["factor"] = 1.0
     track["grows"] = constant is None
     track["constant"] = 0.0 if constant is None else constant
     return track
+
+
+def entry(track):
+    """Return the record with its fields as attributes, also if it comes from a file."""
+    return track.view(np.recarray)[0]
 
 
 def linear_state(method, n_features, constant=0.0, n_samples=0):
@@ -724,13 +729,13 @@ def _p_norms(rows, p, values, columns, out):
 
 def weights(state):
     """Return w without the constant column's weight."""
-    return state.link * state.track[0].factor
+    return state.link * entry(state.track).factor
 
 
 def _margins(method, rows, signs, state):
     out = np.empty(len(signs))
     scores(rows, weights(state), out)
-    track = state.track[0]
+    track = entry(state.track)
     if len(state.soft_coefs):
         out += method.soft * track.scale * state.soft_coefs
     return signs * (out + track.bias)
@@ -777,7 +782,7 @@ def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
     grow by the factor ``growth`` are recorded, so that the records of a long run cost next to nothing.
     """
     norms, order_of_pass = norms_of(method, rows), orders(len(signs), seed)
-    history, seconds, n_iter, due, track = [], 0.0, 0, 1, state.track[0]
+    history, seconds, n_iter, due, track = [], 0.0, 0, 1, entry(state.track)
     going_on = True
     while going_on:
         n_updates = track.n_updates
@@ -795,7 +800,7 @@ def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
 def _lowest(method, rows, signs, state):
     """Return the smallest y(w·x + b) and the q-norm of w, the constant column not counted."""
     w_norm = p_norm(weights(state), 0.0, method.p / (method.p - 1.0))
-    w_norm = np.hypot(w_norm, np.sqrt(method.soft * state.track[0].soft_square))
+    w_norm = np.hypot(w_norm, np.sqrt(method.soft * entry(state.track).soft_square))
     return _margins(method, rows, signs, state).min(), w_norm
 
 

@@ -24,6 +24,7 @@ from margindist.solvers.online import (
     ROMMA,
     Run,
     augmented,
+    entry,
     is_short,
     lengthen,
     new_track,
@@ -220,7 +221,7 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
         going_on = (n_short > 0) & (_n_updates(state) > before) & (n_iter < max_iter)
         written = active if n_iter == due else active[~going_on[active]]
         for k, margins in zip(written, _margins(method, kernel, X, signs, gram, coef, owners, state, written)):
-            track = state.tracks[k][0]
+            track = entry(state.tracks[k])
             w_norm = np.sqrt(max(0.0, track.square - track.lift**2))
             histories[k].append(record(n_iter, seconds, margins.min(), w_norm, track))
         due = next_due(due, 2) if n_iter == due else due
@@ -236,7 +237,7 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
 
 
 def _n_updates(state):
-    return np.array([track[0].n_updates for track in state.tracks])
+    return np.array([entry(track).n_updates for track in state.tracks])
 
 
 def _margins(method, kernel, X, signs, gram, coef, owners, state, which):
@@ -246,7 +247,7 @@ def _margins(method, kernel, X, signs, gram, coef, owners, state, which):
     used = _used(coef, owners)
     own = coef[np.ix_(which, used)]
     values = own @ gram[used] if gram is not None else _scores(kernel, X, own, used)
-    biases = np.array([state.tracks[k][0].bias for k in which])
+    biases = np.array([entry(state.tracks[k]).bias for k in which])
     return signs[which] * (values + biases[:, None] + method.soft * coef[which])
 
 
