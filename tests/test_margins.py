@@ -27,8 +27,10 @@ from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from margindist import LDMClassifier, MSVMAvClassifier, ODMClassifier, PUMMAClassifier
+from margindist.datasets import Partitions
 from margindist.margins import (
     MarginDistributionDisplay,
+    PartitionMargins,
     generalization_bound,
     loo_error_bound,
     margin_statistics,
@@ -556,3 +558,58 @@ def test_update_bound_by_hand():
     assert update_bound(margin=1.0, radius=1.0, delta=1.0) == 4.0  # the points ±1: one step is made
     assert PUMMAClassifier(delta=1.0).fit([[1.0], [-1.0]], [1, 0]).n_updates_ == 1
     assert update_bound(margin=0.5, radius=1.0, delta=0.5, p=3.0) == 128.0
+
+
+# ---------------------------------------------------------------------- in partitions
+
+
+@pytest.fixture(scope="module")
+def model_and_rows():
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(1200, 3))
+    X[::3] = np.round(X[::3])  # equal margins
+    X[7] *= 1e5  # one far from all others
+    y = np.where(X[:, 0] + 0.5 * rng.normal(size=1200) > 0, "b", "a")
+    return LogisticRegression().fit(X, y), X, y, rng.integers(0, 4, 1200).astype(float)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("few", [1 << 14, 5, 0])
+def test_statistics_over_partitions_are_those_of_all_margins(model_and_rows, weighted, few, monkeypatch):
+    model, X, y, weights = model_and_rows
+    monkeypatch.setattr("margindist.margins.partitions._FEW", few)
+    weights = weights if weighted else None
+    z = margins(model, X, y, geometric=True)
+    levels = [0.0, 0.05, 0.25, 1 / 3, 0.5, 0.999, 1.0]
+    expected = margin_statistics(z, sample_weight=weights, quantiles=levels)
+    rows = Partitions.from_arrays(X, y, weights, rows_per_partition=170)
+    with PartitionMargins(model, rows, geometric=True) as found:
+        statistics = found.statistics(levels)
+        for edges in (23, [-1.0, 0.0, 0.3, 2.0]):
+            shares, edges = found.histogram(edges)
+            counts, expected_edges = np.histogram(z if weights is None else z[weights > 0], edges)
+            assert np.array_equal(edges, expected_edges)
+            if weights is None:
+                np.testing.assert_allclose(shares, counts / len(z))
+    assert statistics.quantiles == expected.quantiles
+    assert statistics.median == expected.median
+    assert statistics.minimum == expected.minimum
+    assert type(statistics.n_samples) is type(expected.n_samples)
+    for name, value in expected.as_dict().items():
+        assert statistics.as_dict()[name] == pytest.approx(value, rel=1e-10), name
+
+
+def test_statistics_over_partitions_of_equal_margins():
+    X = np.array([[1.0], [-1.0]] * 50)
+    y = X[:, 0] > 0
+    model = LinearSVC().fit(X, y)
+    model.coef_[:], model.intercept_[:] = 2.0, 0.0
+    with PartitionMargins(model, Partitions.from_arrays(X, y, rows_per_partition=33)) as found:
+        assert found.statistics().as_dict() == margin_statistics(np.full(100, 2.0)).as_dict()
+
+
+def test_a_label_that_the_model_does_not_know_is_named(model_and_rows):
+    model, X, y, _ = model_and_rows
+    y = np.where(np.arange(1200) == 700, "c", y)
+    with pytest.raises(ValueError, match=r"partition 2: the label 'c' is not among the classes \['a', 'b'\]"):
+        PartitionMargins(model, Partitions.from_arrays(X, y, rows_per_partition=300))

@@ -6,6 +6,7 @@ from margindist.margins.display import MarginDistributionDisplay, MarginSample
 from margindist.margins.influence import InfluenceCurve, ParameterInfluenceDisplay
 from margindist.margins.leave_one_out import loo_error_bound
 from margindist.margins.palette import MethodStyle, method_styles
+from margindist.margins.partitions import PartitionMargins
 from margindist.margins.semivariance import semivariance_bound
 from margindist.margins.statistics import MarginStatistics, margin_statistics
 from margindist.margins.updates import first_reaching, update_bound
@@ -17,6 +18,7 @@ __all__ = [
     "MarginStatistics",
     "MethodStyle",
     "ParameterInfluenceDisplay",
+    "PartitionMargins",
     "first_reaching",
     "generalization_bound",
     "loo_error_bound",

@@ -121,9 +121,7 @@ def margin_statistics(
     """
     z = column_or_1d(check_array(margins, ensure_2d=False, dtype=np.float64, input_name="margins"))
     weights = _checked_weights(sample_weight, z)
-    levels = [float(level) for level in quantiles]
-    if not all(0.0 <= level <= 1.0 for level in levels):
-        raise ValueError(f"margin_statistics: quantiles must be levels from 0 to 1, got {levels}.")
+    levels = checked_levels(quantiles)
     z, weights = z[weights > 0], weights[weights > 0]
     order = np.argsort(z, kind="stable")
     z, weights = z[order], weights[order]
@@ -141,6 +139,14 @@ def margin_statistics(
         share_below_zero=float(share @ (z < 0.0)),
         n_samples=len(z) if sample_weight is None else float(total),
     )
+
+
+def checked_levels(quantiles):
+    """Return levels as floats; raise an error if they are no levels."""
+    levels = [float(level) for level in quantiles]
+    if not all(0.0 <= level <= 1.0 for level in levels):
+        raise ValueError(f"margin_statistics: quantiles must be levels from 0 to 1, got {levels}.")
+    return levels
 
 
 def _checked_weights(sample_weight, z):

@@ -407,12 +407,22 @@ class Encoder:
                 f"{name}: expected finite sample weights, none negative: they count how often a row is there."
             )
         if self._encoding is not None:
-            y = np.searchsorted(self._encoding.classes, y).astype(np.int32)
+            y = _codes(y, self._encoding.classes, name)
             weights = weights * self._encoding.class_weights[y]
         if weights.all():
             return y, weights, None
         kept = np.flatnonzero(weights)
         return y[kept], weights[kept], kept
+
+
+def _codes(y, classes, name):
+    """Return the places of labels among the classes."""
+    codes = np.minimum(np.searchsorted(classes, y), len(classes) - 1).astype(np.int32)
+    unknown = classes[codes] != y
+    if unknown.any():
+        label = y[unknown.argmax()].item()
+        raise ValueError(f"{name}: the label {label!r} is not among the classes {classes.tolist()}.")
+    return codes
 
 
 def _as_matrix(X, name):
