@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
 
@@ -249,12 +250,9 @@ class Partitions:
         if not self.transformers or not self.sizes[i]:
             return piece
         X = piece.X
-        try:
+        with self._named_errors(i):
             for number, transformer in enumerate(self.transformers):
                 X = transformer.transform(self._named(X) if number == 0 else X)
-        except ValueError as error:
-            sentence = str(error).split("\n")[0].strip(" .")
-            raise DataError(f"{self._source.where(i)}: {sentence}.") from error
         return piece._replace(X=X)
 
     def __repr__(self) -> str:
@@ -422,8 +420,18 @@ class Partitions:
             if size:
                 X = self[i].X
                 self._refuse_text(X)
-                found.append(function(X))
+                with self._named_errors(i):
+                    found.append(function(X))
         return np.concatenate(found)
+
+    @contextmanager
+    def _named_errors(self, i):
+        """Say in errors on values which part they are about."""
+        try:
+            yield
+        except ValueError as error:
+            sentence = str(error).split("\n")[0].strip(" .")
+            raise DataError(f"{self._source.where(i)}: {sentence}.") from error
 
 
 def parse_bytes(text: str | int) -> int:

@@ -1,11 +1,16 @@
 """Prediction from fitted attributes: ``coef_``, or ``dual_coef_`` and support vectors."""
 
+import warnings
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from margindist.estimators._training_data import largest_value
+from margindist.spaces.partitions import Round
+from margindist.spaces.rows import as_matrix
 
 
 class PredictionMixin:
@@ -16,7 +21,7 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or data in partitions
             Samples; for ``kernel="precomputed"`` their kernel values with all training samples.
 
         Returns
@@ -25,6 +30,8 @@ class PredictionMixin:
             Positive scores speak for ``classes_[1]``, or for each class against the rest.
         """
         check_is_fitted(self)
+        if hasattr(X, "map_rows"):
+            return self._on_partitions(X, self.decision_function)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
         with np.errstate(over="ignore", invalid="ignore"):
             values = self._scores(X)
@@ -55,12 +62,87 @@ class PredictionMixin:
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or data in partitions
             Samples.
 
         Returns
         -------
         ndarray of shape (n_samples,)
         """
+        check_is_fitted(self)
+        if hasattr(X, "map_rows"):
+            return self._on_partitions(X, self.predict)
         values = self.decision_function(X)
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
+
+    def score(self, X: ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
+        """Return the accuracy: the share of the samples that are predicted right.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or data in partitions
+            Samples.
+
+        y : array-like of shape (n_samples,), default=None
+            True labels; None where they are part of data in partitions.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            How often each sample counts.
+
+        Returns
+        -------
+        float
+        """
+        if not hasattr(X, "map_rows"):
+            return super().score(X, y, sample_weight)
+        check_is_fitted(self)
+        self._check_names(X)
+        place = X.place(y, sample_weight)
+        try:
+            place.open(_Predicted, [(self,)])
+            (counted,) = place.run([(0, Round("count"))])
+        finally:
+            place.close()
+        return float(counted["right"] / counted["weight"])
+
+    def _on_partitions(self, X, method):
+        self._check_names(X)
+        return X.map_rows(_WithoutNames(method))
+
+    def _check_names(self, X):
+        """Raise an error unless the columns of partitions, where they have names, are those of the training data."""
+        known = getattr(self, "feature_names_in_", None)
+        if known is not None and X.feature_names is not None and list(X.feature_names) != list(known):
+            raise ValueError(
+                f"{type(self).__name__}: expected the columns {_shortened(known)}, as in fit, got "
+                f"{_shortened(X.feature_names)}."
+            )
+
+
+class _WithoutNames:
+    """A method of a fitted classifier for features without names, whose place has been compared before."""
+
+    def __init__(self, method):
+        self._method = method
+
+    def __call__(self, X):
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
+            return self._method(X)
+
+
+class _Predicted:
+    """The labels of a partition beside those that a classifier predicts."""
+
+    def __init__(self, rows, labels, weights, classifier):
+        self._right = _WithoutNames(classifier.predict)(as_matrix(rows)) == labels
+        self._weights = weights
+
+    def count(self, rows):
+        """Return the weights of all rows, and of those predicted right."""
+        return {"right": self._weights @ self._right, "weight": self._weights.sum()}
+
+
+def _shortened(names):
+    names = [str(name) for name in names]
+    return ", ".join(map(repr, names[:5])) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
