@@ -32,10 +32,12 @@ from collections.abc import Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 import sklearn
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
@@ -221,7 +223,22 @@ def save_model(
         file.writelines(parts)
 
 
-def load_model(path: str | os.PathLike) -> BaseEstimator:
+class Model(Protocol):
+    """What is loaded: a classifier, or a pipeline that ends with one."""
+
+    classes_: np.ndarray
+    n_features_in_: int
+
+    def predict(self, X: ArrayLike) -> np.ndarray: ...
+
+    def decision_function(self, X: ArrayLike) -> np.ndarray: ...
+
+    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+
+def load_model(path: str | os.PathLike) -> Model:
     """Read a model that :func:`save_model` wrote; safe also with files from strangers.
 
     Nothing but the listed classes and plain data is ever made from the file, and nothing in it is executed. What loads

@@ -58,7 +58,8 @@ def to_onnx(
     """Return a fitted classifier as an ONNX model.
 
     The model has two outputs: ``label``, and ``scores`` with the values of ``decision_function``, one per sample for
-    two classes and one per class for more.
+    two classes and one per class for more. Its metadata have the labels (``classes``) and, where they are known, the
+    names of the columns in their order (``feature_names``), both as JSON.
 
     Parameters
     ----------
@@ -110,7 +111,7 @@ def to_onnx(
     names = _input_names(model, feature_names, n_features, texts)
     graph = _Graph(onnx, dtype, n_features, names, texts, target_opset)
     scores = _scores(graph, model, _Columns(tuple(range(n_features))))
-    return graph.finish(scores, model.classes_)
+    return graph.finish(scores, model.classes_, getattr(model, "feature_names_in_", names))
 
 
 def _onnx():
@@ -204,7 +205,7 @@ class _Graph:
         self.nodes.extend(other.node)
         return self.double(other.output[0].name)
 
-    def finish(self, scores, classes):
+    def finish(self, scores, classes, columns):
         """Return the model: labels from scores, inputs and outputs declared, the whole checked."""
         helper, proto = self.onnx.helper, self.onnx.TensorProto
         number = proto.FLOAT if self.dtype == np.float32 else proto.DOUBLE
@@ -232,7 +233,10 @@ class _Graph:
             graph, opset_imports=opsets, producer_name="margindist", producer_version=margindist.__version__
         )
         model.ir_version = helper.find_min_ir_version_for(opsets)
-        helper.set_model_props(model, {"classes": json.dumps([str(label) for label in classes.tolist()])})
+        about = {"classes": json.dumps([str(label) for label in classes.tolist()])}
+        if columns is not None:
+            about["feature_names"] = json.dumps([str(name) for name in columns])
+        helper.set_model_props(model, about)
         self.onnx.checker.check_model(model)
         return model
 

@@ -275,3 +275,8 @@ def test_prices_that_cannot_be_squared_are_refused(classifier, iris, extreme):
             text = re.escape(f"{name} must be of moderate size, between 1e-100 and 1e+100")
             with pytest.raises(ValueError, match=text):
                 clone(classifier).set_params(**{name: value}).fit(*iris)
+
+
+def test_the_html_representation_links_to_the_documentation():
+    link = margindist.LDMClassifier()._get_doc_link()
+    assert link == "" or link.endswith("/generated/margindist.LDMClassifier.html")

@@ -3,6 +3,9 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.datasets import load_iris
+from sklearn.metrics.pairwise import rbf_kernel
+from sklearn.svm import SVC
 
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MSVMAvClassifier, ODMClassifier
 from margindist.kernels import Kernel, resolve_gamma
@@ -238,3 +241,13 @@ def test_weight_two_is_the_row_twice_under_an_indefinite_kernel(estimator, rng):
     model = estimator(kernel="sigmoid", gamma=0.5, coef0=-1.0, tol=1e-8)
     weighted = model.fit(X, y, sample_weight=weights).decision_function(X)
     np.testing.assert_allclose(model.fit(X[twice], y[twice]).decision_function(X), weighted, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", ["rbf", "precomputed"])
+def test_support_is_counted_per_class_as_svc_does(kernel):
+    X, y = load_iris(return_X_y=True)
+    weights = np.where(np.arange(150) % 7, 1.0, 0.0)  # rows that are absent are no support
+    values = rbf_kernel(X, gamma=0.5) if kernel == "precomputed" else X
+    ours = LDMClassifier(lambda1=0, lambda2=0, kernel=kernel, gamma=0.5).fit(values, y, weights)
+    assert ours.n_support_.dtype == SVC().fit(X, y).n_support_.dtype and ours.n_support_.shape == (3,)
+    np.testing.assert_array_equal(ours.n_support_, np.bincount(y[ours.support_], minlength=3))

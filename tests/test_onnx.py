@@ -1,6 +1,7 @@
 """ONNX graphs compute what the classifiers compute."""
 
 import builtins
+import json
 
 import numpy as np
 import pandas as pd
@@ -266,3 +267,10 @@ def test_refusals(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", without_onnx)
     with pytest.raises(ImportError, match=r"pip install 'margindist\[onnx\]'"):
         to_onnx(model)
+
+
+def test_metadata_have_labels_and_columns():
+    X, y = load_iris(return_X_y=True, as_frame=True)
+    exported = to_onnx(LDMClassifier().fit(X, y))
+    about = {prop.key: json.loads(prop.value) for prop in exported.metadata_props}
+    assert about == {"classes": ["0", "1", "2"], "feature_names": list(X.columns)}

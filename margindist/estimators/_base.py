@@ -6,8 +6,13 @@ mathematics.
 
 import functools
 import warnings
+from collections.abc import Callable
+from importlib import metadata
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
+import sklearn.utils.metaestimators
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from margindist.estimators._parameters import ParametersMixin
@@ -30,7 +35,10 @@ except ImportError:  # scikit-learn before 1.9 has no callbacks
         return method
 
 
-def fitting(method):
+Method = TypeVar("Method", bound=Callable)
+
+
+def fitting(method: Method) -> Method:
     """Make a fit all or nothing (also when interrupted), and run it within its callbacks.
 
     A ``fit`` begins without what an earlier one, of another kernel perhaps, has left; but for where to start from.
@@ -38,7 +46,17 @@ def fitting(method):
     return all_or_nothing(with_callbacks(method), anew=method.__name__ == "fit")
 
 
-def all_or_nothing(method, *, anew=False):
+@functools.cache
+def _documentation():
+    """Return the address of the documentation; an empty text for sources that are not installed."""
+    try:
+        urls = metadata.metadata("margindist").get_all("Project-URL", [])
+    except metadata.PackageNotFoundError:
+        return ""
+    return dict(url.split(", ", 1) for url in urls).get("Documentation", "")
+
+
+def all_or_nothing(method: Method, *, anew: bool = False) -> Method:
     """Make a method leave the estimator as it was if it fails; ``anew`` forgets beforehand what was learnt."""
 
     @functools.wraps(method)
@@ -54,7 +72,12 @@ def all_or_nothing(method, *, anew=False):
             vars(self).update(before)
             raise
 
-    return whole_or_not_at_all
+    return whole_or_not_at_all  # type: ignore[return-value]
+
+
+def available_if(check: Callable[[Any], bool]) -> Callable[[Method], Method]:
+    """Make a method available where a condition holds: scikit-learn's own, with types."""
+    return sklearn.utils.metaestimators.available_if(check)
 
 
 class MarginClassifier(
@@ -67,6 +90,18 @@ class MarginClassifier(
     BaseEstimator,
 ):
     """Base of all classifiers: a subclass names its parameters' requirements and writes ``fit``."""
+
+    _doc_link_module = "margindist"
+
+    if TYPE_CHECKING:  # scikit-learn has no types
+
+        def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
+
+    @property
+    def _doc_link_template(self):
+        """Where the HTML representation links to: below the documentation's address in the package's metadata."""
+        home = _documentation()
+        return f"{home}/generated/margindist.{type(self).__name__}.html" if home else ""
 
     @property
     def _named_kernel(self):

@@ -16,6 +16,15 @@ from margindist.spaces.rows import as_matrix
 class PredictionMixin:
     """Scores and labels."""
 
+    classes_: np.ndarray
+    coef_: np.ndarray
+    intercept_: np.ndarray
+    dual_coef_: np.ndarray
+    support_: np.ndarray
+    n_support_: np.ndarray
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+
     def decision_function(self, X: ArrayLike) -> np.ndarray:
         """Return the score of every sample: one number for two classes, one per class for more.
 

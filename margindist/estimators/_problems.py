@@ -27,6 +27,10 @@ def quietly(solve, *args):
 class ProblemsMixin:
     """The problems that a fit consists of."""
 
+    n_iter_: int
+    objective_: float | np.ndarray
+    duality_gap_: float | np.ndarray
+
     def _sign_vectors(self, codes):
         """Return the label vectors of the two-class problems: one for two classes, else one per class."""
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))

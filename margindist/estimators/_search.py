@@ -139,6 +139,12 @@ def _winners(values):
 class SearchResults:
     """What a search keeps of its scores."""
 
+    cv_results_: dict[str, Any]
+    best_params_: dict[str, Any]
+    best_score_: float
+    best_index_: int
+    n_splits_: int
+
     def _store_search(self, points, scores):
         """Set ``cv_results_`` and the best point, as GridSearchCV does: the first of those with the best mean."""
         means = np.average(scores, axis=1)

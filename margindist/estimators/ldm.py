@@ -8,9 +8,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils.metaestimators import available_if
 
-from margindist.estimators._base import MarginClassifier, fitting
+from margindist.estimators._base import MarginClassifier, available_if, fitting
 from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
     KERNEL_PARAMETERS,
@@ -149,6 +148,9 @@ class LDMClassifier(MarginClassifier):
 
     support_ : ndarray of shape (n_support,)
         Positions of those rows in the training data.
+
+    n_support_ : ndarray of shape (n_classes,)
+        How many of them belong to each class.
 
     support_vectors_ : ndarray or sparse matrix of shape (n_support, n_features)
         Those rows (not for "precomputed").

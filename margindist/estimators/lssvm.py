@@ -98,6 +98,8 @@ class LSSVMClassifier(MarginClassifier):
         Factors of the kernel values; only with other kernels.
     support_ : ndarray of shape (n_support,)
         Positions of the samples they belong to, as a rule all; only with other kernels.
+    n_support_ : ndarray of shape (n_classes,)
+        How many of them belong to each class.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     objective_, duality_gap_ : float or ndarray of shape (n_classes,)
         Value reached, and a bound on its relative distance to the minimum.

@@ -67,6 +67,8 @@ class MAMClassifier(MarginClassifier):
         Factors of the kernel values; only with other kernels. Every sample is a support vector.
     support_ : ndarray of shape (n_support,)
         Positions of these samples; only with other kernels.
+    n_support_ : ndarray of shape (n_classes,)
+        How many of them belong to each class.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     slope_ : float or ndarray of shape (n_classes,)
         The slope used, given or chosen; an array for more than two classes.

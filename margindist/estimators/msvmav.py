@@ -74,6 +74,8 @@ class MSVMAvClassifier(MarginClassifier):
         Constants in the decision function.
     dual_coef_, support_ : ndarray
         Coefficients of the training samples and their indices (kernels).
+    n_support_ : ndarray of shape (n_classes,)
+        How many of them belong to each class.
     n_iter_ : int
         Rounds, of the class that took most.
     objective_ : float or ndarray of shape (n_classes,)

@@ -138,6 +138,9 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     support_ : ndarray of shape (n_support,)
         Positions of those rows in the training data.
 
+    n_support_ : ndarray of shape (n_classes,)
+        How many of them belong to each class.
+
     support_vectors_ : ndarray or sparse matrix of shape (n_support, n_features)
         Those rows (not for "precomputed").
 

@@ -59,6 +59,8 @@ class SVRClassifier(MarginClassifier):
         Factors of the kernel values; only with other kernels.
     support_ : ndarray of shape (n_support,)
         Positions of the samples they belong to; only with other kernels.
+    n_support_ : ndarray of shape (n_classes,)
+        How many of them belong to each class.
     intercept_ : ndarray of shape (1,) or (n_classes,)
     n_iter_ : int
         The most iterations of one two-class problem.

@@ -229,6 +229,8 @@ class KOMDClassifier(MarginClassifier):
         Constants in the decision function.
     dual_coef_, support_ : ndarray
         The :math:`y_i \gamma_i` that are not zero and the indices of their samples (kernels).
+    n_support_ : ndarray of shape (n_classes,)
+        How many of them belong to each class.
     n_iter_ : int
         Iterations, of the class that took most.
     objective_, duality_gap_ : float or ndarray of shape (n_classes,)
@@ -374,6 +376,8 @@ class FMMClassifier(MarginClassifier):
         Constants in the decision function.
     dual_coef_, support_ : ndarray
         Coefficients of the training samples and their indices (kernels).
+    n_support_ : ndarray of shape (n_classes,)
+        How many of them belong to each class.
     margin_ : float or ndarray of shape (n_classes,)
         Least margin reached on the training samples; not positive if they were not separated.
     margin_bound_ : float or ndarray of shape (n_classes,)

@@ -210,7 +210,9 @@ class KernelSpace:
         alphas = self._for_kernel(coefs)
         used = np.flatnonzero(alphas.any(axis=0))
         dual_coef = np.ascontiguousarray(alphas[:, used])
+        codes = self._data.codes
         found = {
+            "n_support_": np.bincount(codes[used], minlength=codes.max() + 1).astype(np.int32),
             "support_": used if self._data.kept is None else self._data.kept[used],
             "dual_coef_": dual_coef,
             "intercept_": dual_coef.sum(axis=1) * self.bias,
