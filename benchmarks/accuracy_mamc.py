@@ -64,7 +64,7 @@ def fold_errors(classifier, K, y):
 
 
 def path_errors(K, y):
-    """Return the same for EMAMC and all ``CS``: one decomposition a fold serves all of them."""
+    """Return the same for EMAMC and all ``CS``: one decomposition per fold serves all of them."""
     errors = np.zeros(len(CS), dtype=int)
     for train, test in folds(y):
         machine = LSSVMClassifier(kernel="precomputed", space="empirical")

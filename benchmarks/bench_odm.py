@@ -1,9 +1,9 @@
 """ODM beside LinearSVC: `python -m benchmarks.bench_odm [section ...]`, with MARGINDIST_DATA set.
 
 Sections: binary, wide, multiclass, few, passes, classes. Times are processor times. Two-class fits are certified by
-their duality gap; the peer is LinearSVC with the squared hinge (primal), at the same price a sample. Joint multi-class
-fits are compared with LinearSVC by Crammer and Singer; the gap is that of the best round's convex problem. Arguments
-after a section's name that are data sets restrict it to them.
+their duality gap; the peer is LinearSVC with the squared hinge (primal), at the same price per sample. Joint
+multi-class fits are compared with LinearSVC by Crammer and Singer; the gap is that of the best round's convex problem.
+Arguments after a section's name that are data sets restrict it to them.
 """
 
 import sys
@@ -73,7 +73,7 @@ def fit_crammer_singer(X, y, price=1.0):
 
 
 def multiclass(names=MULTICLASS):
-    """Both at one price a sample: C = 1, and lambda = m (1 - theta)²."""
+    """Both at one price per sample: C = 1, and lambda = m (1 - theta)²."""
     rows = []
     for name in names:
         X, test, y, truth = split(name)
@@ -91,7 +91,7 @@ def multiclass(names=MULTICLASS):
             "Crammer-Singer accuracy": svc.score(test, truth),
         })  # fmt: skip
         print(rows[-1], file=sys.stderr, flush=True)
-    table("More classes, one price a sample (C = 1), default tolerance", rows)
+    table("More classes, one price per sample (C = 1), default tolerance", rows)
 
 
 def few(names=("dna", "usps", "letter", "news20-train")):
@@ -177,7 +177,7 @@ def classes():
     table("1000 classes, 100,000 x 128, one cycle", [{
         "s": seconds, "passes": found.n_iter, "memory growth MB": grown, "weights MB": found.coef.nbytes / 1e6,
         "blocks MB": (found.dual.zeta.nbytes + found.dual.classes.nbytes) / 1e6,
-        "stored a row": found.dual.length.mean(), "all m·k would be MB": 8e-6 * len(y) * 1000,
+        "stored per row": found.dual.length.mean(), "all m·k would be MB": 8e-6 * len(y) * 1000,
     }])  # fmt: skip
 
 

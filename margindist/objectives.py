@@ -19,12 +19,16 @@ keep a dual value of its own: whatever it returns, this expression bounds its di
 ``complementarity``, ``misfit``, ``steepest``, ``upper`` and ``dual_rate``, and the facts ``hard``, ``coupled`` and
 ``floor``. Interior point and block descent ask for a hinge with mean and variance: ``cap``, ``bend`` and ``pull``.
 Newton's method asks for a slope that is piecewise linear: ``curvature`` and ``row_slope``. Coordinate descent asks for
-``coordinate_step``. An objective whose slope is continuous writes five formulas and gets the rest from
-:func:`piecewise_quadratic`.
+``coordinate_step``. The joint problem of several classes asks for a ``band``. An objective whose slope is continuous
+writes five formulas and gets the rest from :func:`piecewise_quadratic`.
+
+**What has none here.** FMM maximises the least margin, which has no price to set. MAMC's direction is a sum and its
+bias a count of errors. The online learners keep a bound on their mistakes and minimise nothing. The regressions of
+``SVRClassifier`` are scikit-learn's.
 """
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -33,12 +37,15 @@ from numba.extending import overload
 __all__ = [
     "LDM",
     "ODM",
+    "Band",
     "HullDistance",
+    "LeastSquares",
     "NormalisedCost",
     "SemiVariance",
     "compiled_for",
     "coordinate_step",
     "piecewise_quadratic",
+    "row_cost",
     "row_slope",
 ]
 
@@ -52,7 +59,7 @@ class LDM(NamedTuple):
     and so is twice the usual one, hence the 2. ``C = inf`` asks for every margin to be at least 1.
 
     The curvature of the variance is :math:`P = 4\lambda_1(\mathrm{diag}(p) - pp^T)`, :math:`p_i = s_i / M`. A
-    multiplier :math:`0 \le \beta_i \le C s_i` a row makes a dual point :math:`a = \lambda_2 p + \beta - Pz`.
+    multiplier :math:`0 \le \beta_i \le C s_i` per row makes a dual point :math:`a = \lambda_2 p + \beta - Pz`.
     """
 
     C: float
@@ -257,6 +264,15 @@ def piecewise_quadratic(objective):
     return objective
 
 
+class Band(NamedTuple):
+    """A loss that is zero within a band of margins and quadratic on either side of it."""
+
+    low: float
+    high: float
+    below: np.ndarray  # price of a unit squared below the band, one per row
+    above: np.ndarray
+
+
 @piecewise_quadratic
 class ODM(NamedTuple):
     r"""Optimal margin distribution machine: every margin within :math:`[1 - \theta, 1 + \theta]`.
@@ -271,6 +287,14 @@ class ODM(NamedTuple):
     lam: float  # price of leaving the band
     mu: float  # price above the band relative to below, in (0, 1]
     theta: float  # half-width of the free band, in [0, 1)
+
+    def band(self, weights):
+        """Return where the free band begins and ends, and what a unit squared below and above it costs, row by row.
+
+        This is all that the joint problem of several classes needs to know, there of the margin over the runner-up.
+        """
+        below = self.prices(weights)
+        return Band(1.0 - self.theta, 1.0 + self.theta, below, self.mu * below)
 
     def prices(self, weights):
         """Return what one unit of squared shortfall costs, row by row."""
@@ -323,11 +347,72 @@ class ODM(NamedTuple):
         return a, a
 
 
+@piecewise_quadratic
+class LeastSquares(NamedTuple):
+    r"""Least squares support vector machine: every margin is asked to be exactly 1.
+
+    .. math:: \varphi(z) = \frac C2 \sum_i s_i (1 - z_i)^2
+    """
+
+    C: float
+
+    @property
+    def ridge(self):
+        """What the price adds to the diagonal of the scatter matrix of the rows, in units of that matrix."""
+        return 1.0 / self.C
+
+    def prices(self, weights):
+        """Return the curvature of each row's loss."""
+        return self.C * weights
+
+    def losses(self, margins, weights):
+        """Return the loss of each row."""
+        return 0.5 * self.prices(weights) * (1.0 - margins) ** 2
+
+    def conjugates(self, beta, weights):
+        """Return the conjugate of each row's loss at ``-beta``."""
+        return beta * (0.5 * beta / self.prices(weights) - 1.0)
+
+    def slope(self, margins, weights):
+        """Return the derivative of the objective by each margin."""
+        return self.prices(weights) * (margins - 1.0)
+
+    def curvature(self, margins, weights):
+        """Return the second derivative by each margin."""
+        return self.prices(weights)
+
+    @staticmethod
+    def row_slope(objective, margin, weight, total):
+        """Return slope and curvature of one row's loss."""
+        price = objective.C * weight
+        return price * (margin - 1.0), price
+
+
 class SemiVariance(NamedTuple):
-    """MSVMAv's two prices; its rounds (:mod:`margindist.solvers.semivariance`) minimise no single function of w."""
+    r"""MSVMAv's :math:`SV/\bar z^2`, :math:`SV = \frac1M \sum_i s_i \max(0, \bar z - z_i)^2`, lowered round by round.
+
+    A round (:mod:`margindist.solvers.semivariance`) minimises a model of it around the last w; the two prices are
+    those of the way to go.
+    """
 
     alpha: float  # the larger, the shorter the steps for the mean margin
     beta: float  # the larger, the shorter the steps for the semi-variance
+    metric: Any = 1.0  # how the length of a step is measured: a number, or one per column
+
+    def value(self, margins, weights):
+        """Return the semi-variance relative to the squared mean margin; infinite without a mean."""
+        mean = weights @ margins / weights.sum()
+        if mean == 0.0:
+            return np.inf
+        return weights @ np.maximum(0.0, mean - margins) ** 2 / (weights.sum() * mean**2)
+
+    def push(self, weights):
+        """Return the factor of the sum of all rows in a step."""
+        return 0.5 / (self.alpha * weights.sum())
+
+    def prox(self, weights):
+        """Return the price of a squared step, in the metric."""
+        return self.beta * weights.sum()
 
 
 class NormalisedCost(NamedTuple):
@@ -336,11 +421,35 @@ class NormalisedCost(NamedTuple):
     alpha: float
     beta: float
 
+    @staticmethod
+    def row_cost(objective, margin):
+        """Return cost and slope at one row's normalised margin."""
+        if margin >= 0.0:
+            cost = np.exp(-objective.alpha * margin * margin)
+            return cost, -2.0 * objective.alpha * margin * cost
+        cost = np.exp(-objective.beta * margin)
+        return cost, -objective.beta * cost
+
 
 class HullDistance(NamedTuple):
-    """KOMD's objective, the squared distance of two softened hulls, a quadratic function of distributions on them."""
+    r"""KOMD's squared distance of two softened hulls, :math:`\gamma^T Q \gamma + \lambda \sum_i \gamma_i^2 / s_i`.
+
+    It is a function of a distribution :math:`\gamma` on each class; Q has the inner products of the signed rows.
+    """
 
     lam: float  # price of uneven distributions
+
+    def value(self, gamma, image, weights):
+        """Return the objective; ``image`` is Qγ."""
+        return gamma @ image + self.lam * (gamma @ (gamma / weights))
+
+    def slope(self, gamma, image, weights):
+        """Return the derivative by each γ."""
+        return 2.0 * (image + self.lam * gamma / weights)
+
+    def curvature(self, weights):
+        """Return what the price of uneven distributions adds to the diagonal of 2Q."""
+        return 2.0 * self.lam / weights
 
 
 # Compiled code has no methods: it finds an objective's static functions by the objective's type.
@@ -364,6 +473,16 @@ def row_slope(objective, margin, weight, total):
 @overload(row_slope)
 def _compiled_slope(objective, margin, weight, total):
     return objective.instance_class.row_slope
+
+
+def row_cost(objective, margin):
+    """Return the cost and the slope at one row's normalised margin."""
+    return objective.row_cost(objective, margin)
+
+
+@overload(row_cost)
+def _compiled_cost(objective, margin):
+    return objective.instance_class.row_cost
 
 
 def compiled_for(objective, function):

@@ -225,7 +225,7 @@ def test_points_of_ldm_are_certified_by_an_exact_product(costs, rank, rng, monke
     signs, weights = np.where(rng.random(40) < 0.4, -1.0, 1.0), rng.uniform(0.2, 3.0, 40)
     objectives = [LDM(C, a, b) for C in (1e-3, 1.0, 100.0) for a in (0.0, 1.0, 100.0) for b in (0.0, 10.0)]
     spectrum = projected_newton.spectrum_of_gram(X @ X.T, weights)
-    solutions = projected_newton.solve_grid(objectives, spectrum, [signs, -signs], weights, tol=1e-9)
+    solutions = projected_newton.solve_grid(Problem(objectives, spectrum, [signs, -signs], weights), Options(tol=1e-9))
     for objective, pair in zip(objectives, solutions, strict=True):
         for solution, labels in zip(pair, (signs, -signs), strict=True):
             margins = labels * (X @ (X.T @ solution.coef))
@@ -238,7 +238,7 @@ def test_points_of_ldm_are_certified_by_an_exact_product(costs, rank, rng, monke
 def test_interior_points_where_rows_are_many_and_features_few():
     def is_direct(n_rows, rank, objectives):
         spectrum = projected_newton.Spectrum(np.ones(rank), np.empty((n_rows, rank)))
-        problem = projected_newton._Problem(None, spectrum, np.ones(n_rows), np.ones(n_rows), {}, 1e-7, 100)
+        problem = projected_newton._Shared(None, spectrum, np.ones(n_rows), np.ones(n_rows), {}, 1e-7, 100)
         return projected_newton._is_direct(objectives, problem)
 
     few, many = [LDM(1.0, 0.0, 0.0)], [LDM(C, 0.1, b) for C in (1.0, 10.0) for b in np.arange(20.0)]
@@ -252,11 +252,10 @@ def test_rounds_of_a_grid_are_those_of_single_points(shape, rng):
     signs = np.where(X[:, 0] + rng.standard_normal(shape[0]) > 0, 1.0, -1.0)
     metric = 1.0 + rng.random(shape[1])
     pairs = [(0.5, 0.01), (64.0, 0.25), (4.0, 10.0)]
-    coefs = semivariance.solve_grid(X, signs, weights, pairs, metric=metric)
-    for coef, (alpha, beta) in zip(coefs, pairs, strict=True):
-        one = semivariance.solve(
-            Problem(SemiVariance(alpha, beta), as_rows(X), signs, weights), Options(), metric=metric
-        )
+    objectives = [SemiVariance(alpha, beta, metric) for alpha, beta in pairs]
+    coefs = semivariance.solve_grid(Problem(objectives, as_rows(X), signs, weights), Options())
+    for coef, objective in zip(coefs, objectives, strict=True):
+        one = semivariance.solve(Problem(objective, as_rows(X), signs, weights), Options())
         np.testing.assert_allclose(coef, one.coef, atol=1e-8)
 
 

@@ -143,7 +143,9 @@ def test_the_whole_grid_converges_without_a_warning(mu, theta):
 
 def run_block(b, y, A, price, mu, theta, rival, ceiling):
     order, zeta = np.empty(len(b), np.int64), np.empty(len(b))
-    n, S, beta = multiclass.block_step(b, y, A, price, mu, theta, rival, ceiling, order, zeta)
+    codes, prices = np.array([y]), np.array([price])
+    losses = multiclass.Losses(codes, 1.0 - theta, 1.0 + theta, prices, mu * prices, np.array([A]), len(b), 1.0)
+    n, S, beta = multiclass.block_step(losses, 0, b, A, rival, ceiling, order, zeta)
     assert n == 0 or (zeta[:n] >= 0).all()
     assert beta >= 0 and pytest.approx(zeta[:n].sum(), rel=1e-12, abs=1e-14) == S
     full = np.zeros(len(b))
@@ -214,14 +216,13 @@ def test_every_round_against_a_generic_solver(three_classes, outer, method):
     lam, mu, theta = 30.0, 0.6, 0.2
     weights = np.ones(len(codes))
     rows, objective = as_rows(X), ODM(lam, mu, theta)
-    losses = multiclass.Losses(
-        codes, objective.prices(weights), np.einsum("ij,ij->i", X, X), mu, theta, 3, weights.sum()
-    )
-    ways = multiclass._Ways(rows, losses, method, np.random.default_rng(0))
+    squares = np.einsum("ij,ij->i", X, X)
+    losses = multiclass.Losses(codes, *objective.band(weights), squares, 3, weights.sum())
+    rounds = multiclass._RoundSolver(rows, losses, method, np.random.default_rng(0))
     W, state = np.zeros((X.shape[1], 4)), multiclass.empty_blocks(len(codes), 2)
     sides, upper = None, {}
     for _ in range(3):
-        state, value, true, gap = ways.run(multiclass.copy(state), sides, W, np.inf, 1e-9, 100_000)
+        state, value, true, gap = rounds.run(multiclass.copy(state), sides, W, np.inf, 1e-9, 100_000)
         expected = reference.convex_round(X, codes, weights, lam, mu, theta, **upper)
         assert gap <= 1e-9
         assert value == pytest.approx(expected, rel=1e-7)
@@ -247,7 +248,7 @@ def test_concave_rounds_never_increase_the_objective(seed, k, lam, mu, theta, me
     rng = np.random.default_rng(seed)
     X, codes = rng.random((30, 3)), np.r_[np.arange(k), rng.integers(0, k, 30 - k)]
     found = multiclass.solve(
-        Problem(ODM(lam, mu, theta), as_rows(X), codes, np.ones(30)), Options(max_iter=300), method=method
+        Problem(ODM(lam, mu, theta), as_rows(X), codes, np.ones(30)), Options(max_iter=300, choices={"method": method})
     )
     assert (np.diff(found.extra["history"]) <= 0).all()
     assert found.objective == found.extra["history"][-1]
@@ -346,8 +347,8 @@ def test_newton_steps_without_factors_and_on_sparse_rows(outer, monkeypatch):
 def test_products_with_the_hessian_are_derivatives_of_the_slope(rng):
     X, y = load_iris(return_X_y=True)
     X = minmax_scale(X)
-    prices = ODM(50.0, 0.4, 0.2).prices(np.ones(len(y)))
-    losses = multiclass.Losses(y, prices, (X**2).sum(axis=1), 0.4, 0.2, 3, 150.0)
+    band = ODM(50.0, 0.4, 0.2).band(np.ones(len(y)))
+    losses = multiclass.Losses(y, *band, (X**2).sum(axis=1), 3, 150.0)
     width = np.full(len(y), 0.3)
     for rival in (np.full(len(y), -1, np.int32), ((y + 1) % 3).astype(np.int32)):
         blocks = multiclass.empty_blocks(len(y), 2)._replace(rival=rival, ceiling=np.full(len(y), -1.0))

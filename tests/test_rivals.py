@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 from margindist import FMMClassifier, KOMDClassifier, MDOClassifier
 from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
-from margindist.solvers._solution import Options, Problem
+from margindist.solvers._solution import Options, Problem, starting_at
 from margindist.spaces.rows import as_rows
 
 
@@ -163,7 +163,7 @@ def test_steps_are_those_of_algorithm_1():
     signs = np.where(y == 1, 1.0, -1.0)
     for n_steps in (1, 2, 7, 60):
         found = margin_maximisation.solve(
-            Problem(None, as_rows(X), signs, np.ones(50)), Options(max_iter=n_steps), step=0.5
+            Problem(None, as_rows(X), signs, np.ones(50)), Options(max_iter=n_steps, choices={"step": 0.5})
         )
         assert found.status == "inseparable"
         assert_allclose(found.coef, naive_margin_maximisation(X, signs, 0.5, n_steps), atol=1e-10)
@@ -260,7 +260,8 @@ def test_cost_never_increases(seed, alpha, beta):
     X, y = make_classification(60, 5, flip_y=0.2, random_state=seed)
     signs, weights = np.where(y == 1, 1.0, -1.0), rng.uniform(0.5, 2.0, size=60)
     start = rng.normal(size=5)
-    found = normalised_cost.solve(Problem(NormalisedCost(alpha, beta), as_rows(X), signs, weights), Options(), start)
+    problem = Problem(NormalisedCost(alpha, beta), as_rows(X), signs, weights)
+    found = normalised_cost.solve(problem, Options(), starting_at(start))
     assert_allclose(found.extra["history"][0], naive_cost(X, signs, weights, alpha, beta, start))
     assert (np.diff(found.extra["history"]) < 0).all()
     assert_allclose(found.objective, naive_cost(X, signs, weights, alpha, beta, found.coef), rtol=1e-9)
@@ -269,7 +270,8 @@ def test_cost_never_increases(seed, alpha, beta):
 
 def test_gradient_by_finite_differences(rng):
     X, y = make_classification(40, 4, flip_y=0.2, random_state=0)
-    cost = normalised_cost._Cost(as_rows(X), np.where(y == 1, 1.0, -1.0), np.ones(40), 20.0, 5.0)
+    problem = Problem(NormalisedCost(20.0, 5.0), as_rows(X), np.where(y == 1, 1.0, -1.0), np.ones(40))
+    cost = normalised_cost._Cost(problem)
     w = rng.normal(size=4)
     w /= np.linalg.norm(w)
     cost.value(w)

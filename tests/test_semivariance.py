@@ -58,7 +58,7 @@ def test_linear_rounds_follow_explicit_inverses(problem, alpha, beta, system):
         seen = []
         problem = Problem(SemiVariance(alpha, beta), as_rows(form), y, np.ones(len(y)))
         options = Options(1e-300, 12, report=lambda k, w, *_, seen=seen: seen.append(w))
-        found = semivariance.solve(problem, options, system=system)
+        found = semivariance.solve(problem, options._replace(choices={"system": system}))
         assert_allclose(seen, iterates[1 : len(seen) + 1], atol=1e-10)
         history = found.extra["history"]
         assert_allclose(history, objectives[: len(history)], rtol=1e-9)

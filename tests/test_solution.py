@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from margindist.objectives import LDM, ODM
-from margindist.solvers import interior_point, newton
+from margindist.objectives import LDM, ODM, LeastSquares
+from margindist.solvers import coordinate_descent, interior_point, least_squares, multiclass, newton
 from margindist.solvers._solution import (
     Options,
     Problem,
@@ -16,6 +16,7 @@ from margindist.solvers._solution import (
     hand_over,
     inseparable,
 )
+from margindist.solvers.conjugate_gradients import conjugate_gradients
 from margindist.spaces.rows import as_rows
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
@@ -132,3 +133,42 @@ def test_solvers_say_what_an_objective_lacks():
     smooth = problem._replace(objective=ODM(1.0, 0.4, 0.2))
     with pytest.raises(TypeError, match=r"The interior point method expects .* got ODM without cap, bend, pull"):
         interior_point.solve(smooth, Options())
+
+
+def test_choices_that_an_algorithm_does_not_have_are_refused():
+    options = Options(choices={"outer": "frozen"})
+    assert options.chosen(outer="concave", method="auto") == ("frozen", "auto")
+    problem = Problem(ODM(1.0, 0.4, 0.2), as_rows(np.eye(3)), np.arange(3), np.ones(3))
+    with pytest.raises(TypeError, match=r"expected choices among outer, method, first_round, got inner"):
+        multiclass.solve(problem, Options(choices={"inner": 1}))
+
+
+def test_conjugate_gradients_solve_a_system_in_as_many_steps_as_it_has_eigenvalues():
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    A = Q * np.repeat([1.0, 5.0, 30.0], [3, 3, 2]) @ Q.T
+    right, start = rng.normal(size=8), rng.normal(size=8)
+    steps = conjugate_gradients(A.__matmul__, right - A @ start, np.copy, start.copy())
+    for _, (found, residual, square, _) in zip(range(4), steps):
+        np.testing.assert_allclose(residual, right - A @ found, atol=1e-12)
+        assert square == pytest.approx(residual @ residual)
+    np.testing.assert_allclose(found, np.linalg.solve(A, right), atol=1e-10)
+
+
+def test_least_squares_is_one_problem_for_four_solvers():
+    # Without a bias the margins of Newton's method, coordinate descent and both closed forms are the same.
+    rng = np.random.default_rng(1)
+    X, weights = rng.normal(size=(30, 4)), rng.uniform(0.5, 2.0, 30)
+    signs = np.where(X[:, 0] + rng.normal(size=30) > 0, 1.0, -1.0)
+    problem = Problem(LeastSquares(3.0), as_rows(X), signs, weights)
+    expected = np.linalg.solve(np.eye(4) + 3.0 * X.T @ (weights[:, None] * X), 3.0 * X.T @ (weights * signs))
+    for solver in (newton, coordinate_descent, least_squares):
+        found = solver.solve(problem, Options(tol=1e-12))
+        assert found.status is Status.OPTIMAL
+        np.testing.assert_allclose(found.coef, expected, atol=1e-6)
+    (columns,) = least_squares.solve_columns(problem._replace(signs=signs[None]), Options(tol=1e-10))
+    np.testing.assert_allclose(columns.coef, expected, atol=1e-8)
+    gram = problem._replace(space=X @ X.T, signs=signs[None])
+    (rows,) = least_squares.solve_gram(gram, Options(tol=1e-10, choices={"fit_bias": False}))
+    np.testing.assert_allclose(X.T @ rows.coef, expected, atol=1e-8)
+    assert found.objective == pytest.approx(rows.objective) == pytest.approx(columns.objective)

@@ -99,7 +99,7 @@ class LDMClassifier(MarginClassifier):
         Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
 
     solver : {"auto", "interior-point", "coordinate-descent", "block", "dcd", "asgd"}, default="auto"
-        - "interior-point": one Gram matrix of the columns an iteration; for few features and any ``C``.
+        - "interior-point": one Gram matrix of the columns per iteration; for few features and any ``C``.
         - "coordinate-descent": passes over the rows, then Newton steps where those stall; for many features.
         - "block": descent on blocks of the dual; for kernels.
         - "dcd": the paper's Algorithm 1, coordinate descent on an explicit dual matrix; for comparison.
@@ -681,10 +681,8 @@ class LDMClassifierCV(GridSearchClassifier):
             spectrum = projected_newton.spectrum_of_rows(dense_matrix(space.rows), data.weights)
         else:
             spectrum = projected_newton.spectrum_of_gram(space.gram.whole().values, data.weights)
-        solutions = projected_newton.solve_grid(
-            objectives, spectrum, fold.estimator._sign_vectors(data.codes), data.weights, tol=min(self.tol, GRID_TOL),
-            max_iter=1000 if self.max_iter is None else self.max_iter,
-        )  # fmt: skip
+        problem = Problem(objectives, spectrum, fold.estimator._sign_vectors(data.codes), data.weights)
+        solutions = projected_newton.solve_grid(problem, Options(min(self.tol, GRID_TOL), self.max_iter))
         alphas = np.array([[solution.coef for solution in point] for point in solutions])
         behind = sum(not solution.gap <= self.tol for point in solutions for solution in point)
         return fold.scores(space, space.from_rows(alphas)), behind

@@ -13,16 +13,9 @@ from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import COMMON_PARAMETERS, GAMMA_PER_FEATURE, KERNEL_PARAMETERS, POSITIVE, one_of
 from margindist.estimators._problems import quietly
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
-from margindist.solvers._solution import Status
-from margindist.solvers.least_squares import (
-    certify_weights,
-    conjugate_gradients,
-    metric_of,
-    path_columns,
-    path_gram,
-    solve_columns,
-    solve_gram,
-)
+from margindist.objectives import LeastSquares
+from margindist.solvers import least_squares
+from margindist.solvers._solution import Options, Problem, Status
 from margindist.spaces.rows import as_rows
 
 _LARGEST_FACTOR = 5000  # sparse data with more rows and more columns are left to conjugate gradients
@@ -254,11 +247,13 @@ class LSSVMClassifier(MarginClassifier):
 
     def _solve_path(self, space, data, targets, Cs):
         """Return the solutions for all C, in coefficients of the space, with their leave-one-out scores."""
+        objectives = [LeastSquares(float(C)) for C in Cs]
         if space.is_narrow:
             rows = as_rows(data.X, self.fit_intercept)
-            return path_columns(rows, targets, data.weights, Cs, self._metric(rows, data))
+            problem = Problem(objectives, rows, targets, data.weights)
+            return least_squares.path_columns(problem, self._metric(rows, data))
         K, G = self._grams(space, data)
-        path = path_gram(G, targets, data.weights, Cs, self.fit_intercept)
+        path = least_squares.path_gram(Problem(objectives, G, targets, data.weights), self.fit_intercept)
         return path._replace(coefs=self._expand(path.coefs, space, K, data))
 
     def _choose_solver(self, space, X):
@@ -274,7 +269,7 @@ class LSSVMClassifier(MarginClassifier):
         return "cg" if large else "cholesky"
 
     def _metric(self, rows, data):
-        return metric_of(rows, data.sample_weights) if self.space == "empirical" else None
+        return least_squares.metric_of(rows, data.sample_weights) if self.space == "empirical" else None
 
     def _space_of(self, data):
         """Return the space of the rows without a constant: the bias is a number of its own here."""
@@ -319,19 +314,21 @@ class LSSVMClassifier(MarginClassifier):
         most = min(self.max_iter, max(200, 3 * min(data.X.shape)))
         rows = as_rows(data.X, self.fit_intercept)
         try:
-            other = self._conjugate_gradients(rows, signs, data, most)
+            other = self._solve_by_products(rows, signs, data, most)
         except ArithmeticError:  # prices beyond all digits: at least what was found is finite
             return found
         return min(found, other, key=lambda solution: solution.gap * solution.objective)
 
     def _solve_by_columns(self, space, data, targets):
         rows = as_rows(data.X, self.fit_intercept)
-        return solve_columns(rows, targets, data.weights, float(self.C), self._metric(rows, data), tol=self.tol)
+        options = Options(self.tol, choices={"metric": self._metric(rows, data)})
+        return least_squares.solve_columns(self._problem(rows, targets, data), options)
 
     def _solve_by_rows(self, space, data, targets):
         K, G = self._grams(space, data)
         try:
-            solutions = solve_gram(G, targets, data.weights, float(self.C), self.fit_intercept, tol=self.tol)
+            options = Options(self.tol, choices={"fit_bias": self.fit_intercept})
+            solutions = least_squares.solve_gram(self._problem(G, targets, data), options)
         except LinAlgError as error:
             raise self._indefinite(self.C) from error
         if K is not None:
@@ -351,7 +348,8 @@ class LSSVMClassifier(MarginClassifier):
         features = as_rows(K, self.fit_intercept)
         proved = []
         for target, w, betas in zip(targets, weights, multipliers, strict=True):
-            found = certify_weights(features, target, data.weights, float(self.C), w, betas, tol=self.tol)
+            problem = self._problem(features, target, data)
+            found = least_squares.certify_weights(problem, Options(self.tol), w, betas)
             proved.append(found._replace(coef=np.append(root * w, found.coef[len(root) :])))
         return proved
 
@@ -359,16 +357,18 @@ class LSSVMClassifier(MarginClassifier):
         rows = as_rows(data.X, self.fit_intercept)
 
         def solve(k, signs, report):
-            return self._conjugate_gradients(rows, signs, data, self.max_iter, report)
+            return self._solve_by_products(rows, signs, data, self.max_iter, report)
 
         return self._solve_each(solve, data.codes, X, y)
 
-    def _conjugate_gradients(self, rows, signs, data, max_iter, report=None):
-        features = data.sample_weights if self.space == "empirical" else None
-        return conjugate_gradients(
-            rows, signs, data.weights, float(self.C), feature_weights=features, tol=self.tol, max_iter=max_iter,
-            report=report,
-        )  # fmt: skip
+    def _solve_by_products(self, rows, signs, data, max_iter, report=None):
+        """Return the solution of one two-class problem by conjugate gradients."""
+        choices = {"feature_weights": data.sample_weights} if self.space == "empirical" else {}
+        options = Options(self.tol, max_iter, report=report, choices=choices)
+        return least_squares.solve(self._problem(rows, signs, data), options)
+
+    def _problem(self, where, signs, data):
+        return Problem(LeastSquares(float(self.C)), where, signs, data.weights)
 
 
 class LSSVMClassifierCV(GridSearchClassifier):

@@ -14,7 +14,7 @@ from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
 from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
 from margindist.solvers._solution import Options, Problem, Status
-from margindist.spaces.rows import dense_matrix
+from margindist.spaces.rows import as_rows, dense_matrix
 
 _LARGEST_DENSE = 2e7  # entries of sparse rows that are made dense for the compiled rounds of a search
 
@@ -81,7 +81,7 @@ class MSVMAvClassifier(MarginClassifier):
     objective_ : float or ndarray of shape (n_classes,)
         ``SV / θ²`` on the training data.
     objective_history_ : ndarray or list of ndarray
-        ``SV / θ²`` of the start and after every round; one array a class for more than two.
+        ``SV / θ²`` of the start and after every round; one array per class for more than two.
     status_ : str or list of str
         "settled", "iteration limit", "cycle" or "stopped" (by a callback).
     n_features_in_ : int
@@ -158,8 +158,9 @@ class MSVMAvClassifier(MarginClassifier):
         features = semivariance.features_of(space, data.weights)
 
         def solve(k, signs, report):
-            problem = Problem(SemiVariance(self.alpha, self.beta), features.rows, signs, data.weights)
-            return semivariance.solve(problem, Options(self.tol, self.max_iter, report=report), metric=features.metric)
+            objective = SemiVariance(self.alpha, self.beta, features.metric)
+            problem = Problem(objective, features.rows, signs, data.weights)
+            return semivariance.solve(problem, Options(self.tol, self.max_iter, report=report))
 
         rounds = self._solve_each(solve, data.codes, X, y, space=space)
         self._store(space, [features.coefficients(r.coef) for r in rounds])
@@ -329,11 +330,11 @@ class MSVMAvClassifierCV(GridSearchClassifier):
         if space.n_columns is not None and space.n_columns * space.n_rows > _LARGEST_DENSE:
             return self._fit_each(fold, points)
         features = semivariance.features_of(space, data.weights)
-        X = dense_matrix(features.rows)
-        settings = {"metric": features.metric, "tol": self.tol, "max_iter": self.max_iter}
-        pairs = [(float(p["alpha"]), float(p["beta"])) for p in points]
+        rows = as_rows(dense_matrix(features.rows))
+        objectives = [SemiVariance(float(p["alpha"]), float(p["beta"]), features.metric) for p in points]
+        options = Options(self.tol, self.max_iter)
         coefs = [
-            semivariance.solve_grid(X, signs, data.weights, pairs, **settings)
+            semivariance.solve_grid(Problem(objectives, rows, signs, data.weights), options)
             for signs in fold.estimator._sign_vectors(data.codes)
         ]
         return fold.scores(space, features.coefficients(np.stack(coefs, axis=1))), 0

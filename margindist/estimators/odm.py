@@ -251,11 +251,12 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     def _solve(self, problem, options, start):
         if not self._is_joint():
             return super()._solve(problem, options, start)
-        options = self._options_on_rows(problem.space, options)
+        choices = {"outer": self.outer, "method": self.solver}
+        options = self._options_on_rows(problem.space, options)._replace(choices=choices)
 
         def solve_on(rows, start):
             on_rows = problem._replace(space=rows)
-            found = multiclass.solve(on_rows, options, start, outer=self.outer, method=self.solver)
+            found = multiclass.solve(on_rows, options, start)
             self.solver_ = found.extra["began"]
             return found
 
@@ -458,14 +459,15 @@ class ODMClassifierCV(GridSearchClassifier):
 
     def _solve_joint(self, estimator, rows, data, points):
         """Solve point after point; those that differ in ``mu`` only share the first round of the first of them."""
-        found, behind, rng, openings = [], 0, estimator._rng().spawn(1)[0], {}
+        found, behind, first_rounds = [], 0, {}
+        rng = estimator._rng().spawn(1)[0]
         for point in points:
             objective = ODM(*(float(point[name]) for name in ("lam", "mu", "theta")))
             problem = Problem(objective, rows, data.codes, data.weights)
-            options = Options(self.tol, self.max_iter, copy.deepcopy(rng))
-            same_first_round = openings.get((objective.lam, objective.theta))
-            rounds = multiclass.solve(problem, options, outer=self.outer, opening=same_first_round)
-            openings[objective.lam, objective.theta] = rounds.extra["opening"]
+            same = objective.lam, objective.theta
+            choices = {"outer": self.outer, "first_round": first_rounds.get(same)}
+            rounds = multiclass.solve(problem, Options(self.tol, self.max_iter, copy.deepcopy(rng), choices=choices))
+            first_rounds[same] = rounds.extra["first_round"]
             found.append(rounds.coef)
             behind += rounds.status == "iteration limit" and not rounds.gap <= self.tol
         return np.array(found), behind

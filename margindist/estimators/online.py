@@ -282,7 +282,7 @@ class _OnlineClassifier(MarginClassifier):
 
     @property
     def coef_(self):
-        """Weights of the features, one row a two-class problem; linear models only."""
+        """Weights of the features, one row per two-class problem; linear models only."""
         memory = self.__dict__.get("_memory")
         if "coef_" in self.__dict__:  # from a model file
             return self.__dict__["coef_"]
@@ -292,7 +292,7 @@ class _OnlineClassifier(MarginClassifier):
 
     @property
     def intercept_(self):
-        """Intercepts, one a two-class problem."""
+        """Intercepts, one per two-class problem."""
         if "intercept_" in self.__dict__:  # from a model file
             return self.__dict__["intercept_"]
         return np.array([entry(track).bias for track in self._tracks("intercept_")])

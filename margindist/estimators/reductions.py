@@ -107,7 +107,7 @@ class SVRClassifier(MarginClassifier):
 
     @fitting
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Fit one regression a two-class problem.
+        """Fit one regression per two-class problem.
 
         Parameters
         ----------

@@ -21,7 +21,7 @@ from margindist.estimators._parameters import (
 from margindist.kernels import Kernel
 from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
-from margindist.solvers._solution import Options, Problem
+from margindist.solvers._solution import Options, Problem, starting_at
 from margindist.spaces.features import cholesky_factor
 from margindist.spaces.gram import FullGram
 from margindist.spaces.rows import n_columns
@@ -85,7 +85,7 @@ class MDOClassifier(MarginClassifier):
     objective_ : float or ndarray of shape (n_classes,)
         Cost of the descent that was kept.
     objective_history_ : ndarray or list of ndarray
-        Cost of its start and after every step; one array a class for more than two.
+        Cost of its start and after every step; one array per class for more than two.
     n_features_in_ : int
         Number of features seen in ``fit``.
 
@@ -154,10 +154,10 @@ class MDOClassifier(MarginClassifier):
         data = self._validate_training_data(X, y, sample_weight)
         space = LinearSpace(data, Kernel("linear", bias=float(self.fit_intercept)))
         rows = normalised_cost.balance_constant(space.rows)
-        random_starts = list(self._rng().normal(size=(self.n_init - 1, n_columns(rows))))
+        random = self._rng().normal(size=(self.n_init - 1, n_columns(rows)))
+        starts = [None, *map(starting_at, random)]
 
         def solve(k, signs, report):
-            starts = [normalised_cost.mean_direction(rows, signs, data.weights), *random_starts]
             problem = Problem(NormalisedCost(self.alpha, self.beta), rows, signs, data.weights)
             options = Options(self.tol, self.max_iter, report=report)
             ends = [normalised_cost.solve(problem, options, start) for start in starts]
@@ -176,7 +176,7 @@ class MDOClassifier(MarginClassifier):
             if descent.status == "iteration limit":
                 warnings.warn(
                     f"{type(self).__name__} stopped after {descent.n_iter} steps while the cost still fell by more "
-                    f"than tol={self.tol:g} of it a step. Raise max_iter or tol.",
+                    f"than tol={self.tol:g} of it per step. Raise max_iter or tol.",
                     ConvergenceWarning,
                     stacklevel=4,
                 )
@@ -455,8 +455,8 @@ class FMMClassifier(MarginClassifier):
 
         def solve(k, signs, report):
             problem = Problem(None, rows, signs, data.weights)
-            options = Options(self.tol, self.max_iter, report=report)
-            return margin_maximisation.solve(problem, options, step=self.step, gram=gram)
+            choices = {"step": self.step, "gram": gram}
+            return margin_maximisation.solve(problem, Options(self.tol, self.max_iter, report=report, choices=choices))
 
         found = self._solve_each(solve, data.codes, X, y, space=space)
         self._store(space, [f.coef for f in found])
@@ -489,7 +489,7 @@ class FMMClassifier(MarginClassifier):
     def _grid_accuracies(self, points, X, gram, signs, folds):
         """Return the accuracy of every point on every fold, or None where nothing is shared; ``gram`` has no bias.
 
-        All steps and folds go at once, a column each; numbers of iterations are stations on the way to the largest.
+        All steps and folds go at once, one column each; numbers of iterations are stations on the way to the largest.
         """
         if not points[0].keys() <= {"step", "max_iter"} or (gram is None and not self._named_kernel.is_linear):
             return None
@@ -502,7 +502,9 @@ class FMMClassifier(MarginClassifier):
         for c, (f, _) in enumerate(columns):
             inside[folds[f][0], c] = True
         column_steps = np.array([step for _, step in columns])
-        weights = margin_maximisation.solve_grid(rows, signs, inside, column_steps, stations, self.tol)
+        problem = Problem(None, rows, signs, inside)
+        options = Options(self.tol, choices={"steps": column_steps, "stations": stations})
+        weights = margin_maximisation.solve_grid(problem, options)
         accuracy = {}
         for station, w in zip(stations, weights):
             right = ((rows @ w) > 0) == (signs > 0)[:, None]

@@ -202,7 +202,7 @@ def reproduce(
         cells, all_cells = quick_plan(chosen, only=only, data_dir=data_dir), plan(chosen, only=only)
         say(
             f"quick: {len(cells)} of {len(all_cells)} cells, {_QUICK_SPLITS} splits of the {_QUICK_SETS} smallest data "
-            f"sets here, at most {time_limit:g} s a cell; everything else is left out."
+            f"sets here, at most {time_limit:g} s per cell; everything else is left out."
         )
     else:
         cells = plan(chosen, only=only, splits=splits)

@@ -21,12 +21,17 @@ class Losses(NamedTuple):
     """What every row pays; apart from the rows, so that most code is compiled once and not once per storage."""
 
     codes: np.ndarray  # class of each row
+    low: float  # 1 − θ
+    high: float  # 1 + θ
     prices: np.ndarray  # c_i
+    above: np.ndarray  # c_i μ
     squares: np.ndarray  # A_i
-    mu: float
-    theta: float
     n_classes: int
     total: float  # sum of the sample weights
+
+    def of_rows(self, which):
+        """Return the losses of some rows; the solver that asks for them needs no squares."""
+        return self._replace(codes=self.codes[which], prices=self.prices[which], above=self.above[which])
 
 
 class Blocks(NamedTuple):
@@ -103,14 +108,14 @@ def relative_to(W, loss, true, total):
 
 def at_zero(losses, blocks):
     """Return the value of a round where all weights are zero."""
-    beyond = np.maximum(0.0, -blocks.ceiling - 1.0 - losses.theta)
-    return losses.prices @ ((1.0 - losses.theta) ** 2 + losses.mu * beyond**2)
+    beyond = np.maximum(0.0, -blocks.ceiling - losses.high)
+    return losses.low**2 * losses.prices.sum() + losses.above @ beyond**2
 
 
 def is_done(value, nothing, gap, bound, tol):
     """Tell whether a round has ended: far below the last one, exact enough and below it, or as exact as can be.
 
-    The last round's upper side is no longer near one that has fallen far: to solve that one exactly would be in vain.
+    The last round's upper side is no longer near one that has fallen far: solving it exactly would be wasted work.
     ``nothing`` is the value :func:`at_zero`.
     """
     if value <= _ENOUGH * bound < np.inf:
@@ -153,15 +158,17 @@ def _level(b, y, skip, A, D, q, order, zeta):
 
 
 @njit(cache=True, nogil=True)
-def block_step(b, y, A, price, mu, theta, rival, ceiling, order, zeta):
-    """Solve one row's dual losses; return how many classes of ``order`` have a ``zeta`` > 0, their sum S, and beta."""
-    h = 0.5 / price
-    q = 1.0 - theta - b[y]
+def block_step(losses, i, b, A, rival, ceiling, order, zeta):
+    """Solve row i's dual; return how many classes of ``order`` have a ``zeta`` > 0, their sum S, and beta."""
+    y = losses.codes[i]
+    h = 0.5 / losses.prices[i]
+    q = losses.low - b[y]
     n, S = _level(b, y, -1, A, A + h, q, order, zeta)
-    F = (ceiling if rival < 0 else b[rival]) + 1.0 + theta - b[y]
+    top = ceiling if rival < 0 else b[rival]
+    F = top + losses.high - b[y]
     if A * S <= F:
         return n, S, 0.0
-    E = (A if rival < 0 else 2.0 * A) + h / mu
+    E = (A if rival < 0 else 2.0 * A) + 0.5 / losses.above[i]
     n, S = _level(b, y, rival, A, h + A * (E - A) / E, q - A * F / E, order, zeta)
     return n, S, max(0.0, (A * S - F) / E)
 
@@ -197,24 +204,25 @@ def certify(losses, blocks, first, U):
     loss, true, total = 0.0, 0.0, 0.0
     for p in range(len(U)):
         i, u = first + p, U[p]
-        y, c, beta = losses.codes[i], losses.prices[i], blocks.beta[i]
+        y, beta = losses.codes[i], blocks.beta[i]
         highest = -np.inf
         for l in range(k):
             if l != y and u[l] > highest:
                 highest = u[l]
         top = blocks.ceiling[i] if blocks.rival[i] < 0 else u[blocks.rival[i]]
-        short = max(0.0, 1.0 - losses.theta - u[y] + highest)
-        beyond = max(0.0, u[y] - top - 1.0 - losses.theta)
-        really = max(0.0, u[y] - highest - 1.0 - losses.theta)
-        below, above = c * short * short, c * losses.mu * beyond * beyond
+        short = max(0.0, losses.low - u[y] + highest)
+        beyond = max(0.0, u[y] - top - losses.high)
+        really = max(0.0, u[y] - highest - losses.high)
+        below = losses.prices[i] * short * short
+        above = losses.above[i] * beyond * beyond
         loss += below + above
-        true += below + c * losses.mu * really * really
+        true += below + losses.above[i] * really * really
         S = 0.0
         for q in range(blocks.begin[i], blocks.begin[i] + blocks.length[i]):
             S += blocks.zeta[q]
-            below -= blocks.zeta[q] * (1.0 - losses.theta - u[y] + u[blocks.classes[q]])
-        total += max(0.0, below + 0.25 * S * S / c)
+            below -= blocks.zeta[q] * (losses.low - u[y] + u[blocks.classes[q]])
+        total += max(0.0, below + 0.25 * S * S / losses.prices[i])
         if beta > 0.0:
-            above -= beta * (u[y] - top - 1.0 - losses.theta)
-        total += max(0.0, above + 0.25 * beta * beta / (c * losses.mu))
+            above -= beta * (u[y] - top - losses.high)
+        total += max(0.0, above + 0.25 * beta * beta / losses.above[i])
     return loss, true, total

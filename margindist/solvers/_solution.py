@@ -1,8 +1,9 @@
 """What every solver is asked and answers: ``solve(problem, options, start) -> Solution``, and the certificate.
 
 A solver file is named after its algorithm. It says in its docstring which objectives it takes, trusts its arrays,
-neither warns nor prints, and ends with :func:`conclude`. Where an algorithm has choices of its own, they are keywords
-behind the three common arguments.
+neither warns nor prints, and ends with :func:`conclude`. Where an algorithm has choices of its own, they are in
+:attr:`Options.choices`. Where many problems share work, ``solve_grid(problem, options)`` takes a problem with a list of
+objectives, and of label vectors, in place of one, and returns what :func:`solve` would for each of them.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,6 +55,14 @@ class Options(NamedTuple):
     max_iter: int | None = None  # iterations at most; None is the solver's own limit
     rng: np.random.Generator | None = None  # for what a solver draws; None draws the same every time
     report: Report | None = None
+    choices: Mapping[str, Any] = {}  # what only one algorithm can be told, by name; its docstring says what
+
+    def chosen(self, **defaults):
+        """Return the algorithm's own choices, in the order of the defaults that stand where the caller made none."""
+        unknown = self.choices.keys() - defaults.keys()
+        if unknown:
+            raise TypeError(f"expected choices among {', '.join(defaults)}, got {', '.join(sorted(unknown))}")
+        return tuple({**defaults, **self.choices}.values())
 
     def limit(self, most):
         """Return the limit of iterations, ``most`` if none was set."""
@@ -92,6 +101,11 @@ class Solution(NamedTuple):
     def most(self):
         """What the objective is at most, rounding included."""
         return self.objective + self.error
+
+
+def starting_at(coef):
+    """Return coefficients as a solution to start from."""
+    return Solution(coef, None, np.nan, np.nan)
 
 
 def require(objective, algorithm, *members):

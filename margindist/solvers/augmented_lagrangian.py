@@ -19,6 +19,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import brentq
 
 from margindist.solvers._solution import Status, better, certify, conclude, require
+from margindist.solvers.conjugate_gradients import conjugate_gradients
 from margindist.spaces.rows import add_rows, inner_products, n_columns, scores, some_scores, squares
 
 _MOST_STEPS = 1000
@@ -28,6 +29,7 @@ _MOST_SWEEPS = 600  # steps of conjugate gradients, over all Newton steps: where
 _CONDITION = 1e15  # a penalty times a squared row at most: beyond, rounding spoils the Newton steps
 _MAX_FACTOR = 5000  # rows in the preconditioner at most
 _MAX_CG = 200  # conjugate gradient steps for one Newton direction
+_FORCING = 1e-2  # how far they reduce the residual
 _SHORTEST = 1e-12  # step where rounding leaves no descent
 _MAX_INNER = 50  # Newton steps between two updates of the multipliers
 
@@ -151,23 +153,19 @@ class _Model:
         active = np.zeros(len(self.signs))
         active[free] = sigma
         self._factorise(free[:_MAX_FACTOR], sigma)
-        solution, residual = np.zeros_like(gradient), -gradient
-        search = scaled = self._precondition(residual)
-        first = size = residual @ scaled
-        for _ in range(_MAX_CG):
+
+        def product(vector):
             self.sweeps += 1
-            z = self.margins(search)
+            z = self.margins(vector)
             scales = self.signs * (curvature * (z - self.share @ z) + active * z)
-            image = add_rows(self.rows, self.everything, scales, search.copy())
-            step = size / (search @ image)
-            solution += step * search
-            residual -= step * image
-            scaled = self._precondition(residual)
-            size, last = residual @ scaled, size
-            if size <= 1e-4 * first:
-                break
-            search = scaled + size / last * search
-        return solution
+            return add_rows(self.rows, self.everything, scales, vector.copy())
+
+        steps = conjugate_gradients(product, -gradient, self._precondition)
+        for n_steps, (direction, _, square, _) in enumerate(steps):
+            if n_steps == 0:
+                first = square
+            elif square <= _FORCING**2 * first or n_steps == _MAX_CG:
+                return direction
 
     def _factorise(self, which, sigma):
         """Factorise I/sigma + K_AA for the preconditioner."""

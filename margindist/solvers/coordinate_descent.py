@@ -27,7 +27,7 @@ _PATIENCE = 60  # passes before giving up is considered
 
 
 def solve(problem, options, start=None):
-    """Minimise; cost a pass is what the stored values of the rows cost.
+    """Minimise; a pass costs what one look at every stored value costs.
 
     Parameters
     ----------

@@ -51,6 +51,7 @@ from scipy.linalg.blas import dsymm
 
 from margindist.solvers._kernel_certificate import material, rounding
 from margindist.solvers._solution import Solution, Status, conclude, relative
+from margindist.solvers.conjugate_gradients import conjugate_gradients
 from margindist.spaces.rows import (
     add_rows,
     gram,
@@ -68,15 +69,16 @@ from margindist.spaces.rows import (
 __all__ = [
     "Path",
     "certify_weights",
-    "conjugate_gradients",
     "metric_of",
     "path_columns",
     "path_gram",
+    "solve",
     "solve_columns",
     "solve_gram",
 ]
 
 _REFINEMENTS = 5  # corrections of a solution at most
+_MOST_PRODUCTS = 1000
 _STRIP_VALUES = 2**22  # transformed features in memory at a time
 
 
@@ -93,38 +95,34 @@ def metric_of(rows, feature_weights):
     return _symmetric(gram(rows._replace(bias=0.0), np.arange(n_rows(rows)), feature_weights))
 
 
-def solve_columns(rows, targets, weights, C, metric=None, tol=1e-8):
-    """Solve for few features; cost one product of the rows and a factorisation of d × d.
+def solve_columns(problem, options):
+    """Solve for few features and several targets; cost one product of the rows and a factorisation of d × d.
 
     Parameters
     ----------
-    rows : DenseRows or SparseRows
-        With a constant column if there is to be a bias.
-    targets : ndarray of shape (n_targets, n_rows)
-        Labels, -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
-    C : float
-        Price of the squared errors.
-    metric : ndarray of shape (n_features, n_features)
-        See :func:`metric_of`.
-    tol : float
-        Relative duality gap to reach.
+    problem : Problem
+        :class:`~margindist.objectives.LeastSquares` on rows, with a constant column if there is to be a bias, and an
+        array of label vectors.
+    options : Options
+        The choice "metric" is what :func:`metric_of` returns, for the empirical feature space.
 
     Returns
     -------
     list of Solution, one per target; the bias, if any, is the last coefficient
     """
+    objective, rows, targets, weights = problem
+    (metric,) = options.chosen(metric=None)
+    tol = options.tol
     B, g, mean, target_means = _moments(rows, targets, weights)
-    solve = _column_system(B, metric, C)
+    solve = _column_system(B, metric, objective.ridge)
     squares(rows._replace(bias=0.0), lengths := np.empty(n_rows(rows)))
-    point = _ColumnPoint(rows, targets, weights, C, metric, mean, target_means, np.sqrt(lengths))
+    point = _ColumnPoint(rows, targets, objective.prices(weights), metric, mean, target_means, np.sqrt(lengths))
     t = solve(g)
     found = point.certify(t)
     for _ in range(_REFINEMENTS):
         if np.all(found.gaps <= tol):
             break
-        refined = found.improved(point.certify(found.t - solve(found.off) / C))
+        refined = found.improved(point.certify(found.t - objective.ridge * solve(found.off)))
         if refined is found:
             break
         found = refined
@@ -133,32 +131,29 @@ def solve_columns(rows, targets, weights, C, metric=None, tol=1e-8):
     return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
 
 
-def solve_gram(K, targets, weights, C, fit_bias, tol=1e-8):
-    """Solve from the Gram matrix, which is overwritten: cost one factorisation of n_rows × n_rows.
+def solve_gram(problem, options):
+    """Solve from the Gram matrix, which is overwritten, for several targets: cost one factorisation of its order.
 
     Parameters
     ----------
-    K : ndarray of shape (n_rows, n_rows)
-        C-contiguous, symmetric, positive semi-definite.
-    targets : ndarray of shape (n_targets, n_rows)
-        Labels, -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
-    C : float
-        Price of the squared errors.
-    fit_bias : bool
-        Whether there is a bias.
-    tol : float
-        Relative duality gap to reach.
+    problem : Problem
+        :class:`~margindist.objectives.LeastSquares` on a matrix (C-contiguous, symmetric, positive semi-definite), with
+        an array of label vectors.
+    options : Options
+        The choice "fit_bias" says whether there is a bias; there is one if it is not made.
 
     Returns
     -------
     list of Solution, one per target; the bias, if any, is the last coefficient
     """
-    system = _GramSystem(K, 1.0 / (C * weights))
+    objective, K, targets, weights = problem
+    (fit_bias,) = options.chosen(fit_bias=True)
+    tol = options.tol
+    prices = objective.prices(weights)
+    system = _GramSystem(K, 1.0 / prices)
     solved = system.solve(np.vstack([np.ones(len(K)), targets]).T)
     eta = solved[:, :1]
-    point = _GramPoint(system, targets, weights, C, fit_bias)
+    point = _GramPoint(system, targets, prices, fit_bias)
     found = point.certify(*_remove_bias(solved, fit_bias))
     for _ in range(_REFINEMENTS):
         if np.all(found.gaps <= tol):
@@ -175,81 +170,61 @@ def solve_gram(K, targets, weights, C, fit_bias, tol=1e-8):
     return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
 
 
-def certify_weights(rows, target, weights, C, w, multipliers, *, tol=1e-8):
+def certify_weights(problem, options, w, multipliers):
     """Return the solution that weights w of the columns are, proved by the multipliers that they were made of.
 
-    Other arguments as in :func:`conjugate_gradients`. The bias, if there is one, is that of the weights.
+    The problem is that of :func:`solve`. The bias, if there is one, is that of the weights.
     """
-    features = _Features(rows._replace(bias=0.0), None)
-    found = features.certify(target, weights, C, w, bool(rows.bias), multipliers)
-    return conclude(found._replace(n_iter=1), tol, Status.STALLED)
+    found = _Features(problem, None).certify(w, multipliers)
+    return conclude(found._replace(n_iter=1), options.tol, Status.STALLED)
 
 
-def conjugate_gradients(rows, target, weights, C, *, feature_weights=None, tol=1e-8, max_iter=1000, report=None):
-    """Solve for one target by products with the rows only.
+def solve(problem, options, start=None):
+    """Solve for one target by conjugate gradients, with products of the rows only.
 
     Parameters
     ----------
-    rows : DenseRows or SparseRows
-        With a constant column if there is to be a bias.
-    target : ndarray of shape (n_rows,)
-        Labels, -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
-    C : float
-        Price of the squared errors.
-    feature_weights : ndarray of shape (n_rows,)
-        Given if the empirical feature space is wanted.
-    tol : float
-        Relative duality gap to reach.
-    max_iter : int
-        Iterations at most.
-    report : callable
-        See :mod:`margindist.solvers._solution`.
+    problem : Problem
+        :class:`~margindist.objectives.LeastSquares` on rows, with a constant column if there is to be a bias.
+    options : Options
+        One iteration is a product. The choice "feature_weights", one per row, asks for the empirical feature space.
+    start : Solution, optional
+        Not used.
 
     Returns
     -------
     Solution; the bias, if any, is the last coefficient
     """
-    features = _Features(rows._replace(bias=0.0), feature_weights)
-    total, centre = weights.sum(), bool(rows.bias)
-    scale = features.inverse_diagonal(weights, C, centre)
+    (feature_weights,) = options.chosen(feature_weights=None)
+    tol, max_iter, report = options.tol, options.limit(_MOST_PRODUCTS), options.report
+    features = _Features(problem, feature_weights)
+    inverse = features.inverse_diagonal()
     w, n_iter, ended = np.zeros(features.size()), 0, Status.OPTIMAL
     for _ in range(_REFINEMENTS):  # rounding takes the recurrence away from the truth: go on from there
-        errors, _ = features.errors(target, weights, w, centre)
-        r = C * features.transposed(weights * errors) - w
-        direction, last = np.zeros_like(w), 1.0
-        for step_count in range(max_iter - n_iter + 1):
-            value = 0.5 * (w @ w) + 0.5 * C * (weights @ errors**2)
-            gap = relative(0.5 * (r @ r), value)
+        errors, _ = features.errors(w)
+        residual = features.transposed(features.prices * errors) - w
+        steps = conjugate_gradients(features.product, residual, lambda vector: inverse * vector, w)
+        for w, residual, _, length in steps:
+            errors -= length * features.change
+            value = 0.5 * (w @ w) + 0.5 * (features.prices @ errors**2)
+            gap = relative(0.5 * (residual @ residual), value)
             if report is not None and report(n_iter, w, value, gap):
                 ended = Status.STOPPED
-            if ended is Status.STOPPED or gap <= 0.5 * tol:
-                break
-            if n_iter == max_iter:
+            elif gap > 0.5 * tol and n_iter == max_iter:
                 ended = Status.ITERATION_LIMIT
+            if ended is not Status.OPTIMAL or gap <= 0.5 * tol:
                 break
-            z = scale * r
-            now = r @ z
-            direction = z + (now / last if step_count else 0.0) * direction
-            last = now
-            change = features.times(direction)
-            if centre:
-                change -= weights @ change / total
-            curved = direction + C * features.transposed(weights * change)
-            step = now / (direction @ curved)
-            w += step * direction
-            errors -= step * change
-            r -= step * curved
             n_iter += 1
-        found = features.certify(target, weights, C, w, centre)
+        found = features.certify(w)
         if ended is not Status.OPTIMAL or found.gap <= tol:
             break
     return conclude(found._replace(n_iter=max(n_iter, 1)), tol, ended)
 
 
-def path_columns(rows, targets, weights, Cs, metric=None):
-    """Return the solutions for all ``Cs`` and their leave-one-out scores; arguments as in :func:`solve_columns`."""
+def path_columns(problem, metric=None):
+    """Return solutions and leave-one-out scores for a list of objectives; otherwise as :func:`solve_columns`."""
+    objectives, rows, targets, weights = problem
+    ridges = np.array([objective.ridge for objective in objectives])
     B, g, mean, target_means = _moments(rows, targets, weights)
     if metric is None:
         eigenvalues, V = eigh(B, overwrite_a=True, check_finite=False)
@@ -258,11 +233,11 @@ def path_columns(rows, targets, weights, Cs, metric=None):
         root = Q * np.sqrt(np.maximum(squares, 0.0))
         eigenvalues, V = eigh(root.T @ B @ root, overwrite_a=True, check_finite=False)
         V = root @ V
-    inverse = 1.0 / (np.maximum(eigenvalues, 0.0)[:, None] + 1.0 / np.asarray(Cs, dtype=np.float64))  # (d, n_Cs)
+    inverse = 1.0 / (np.maximum(eigenvalues, 0.0)[:, None] + ridges)  # (d, n_objectives)
     moments = V.T @ g  # (d, n_targets)
     coefs = np.einsum("ij,jc,jt->cti", V, inverse, moments, optimize=True)
     biases = target_means - coefs @ mean
-    loo_scores = np.empty((len(Cs), *targets.shape))
+    loo_scores = np.empty((len(objectives), *targets.shape))
     strip = max(1, _STRIP_VALUES // V.shape[0])
     for start in range(0, n_rows(rows), strip):
         part = slice(start, start + strip)
@@ -274,11 +249,12 @@ def path_columns(rows, targets, weights, Cs, metric=None):
     return Path(coefs, biases, loo_scores)
 
 
-def path_gram(K, targets, weights, Cs, fit_bias):
-    """Return the solutions for all ``Cs`` and their leave-one-out scores; arguments as in :func:`solve_gram`.
+def path_gram(problem, fit_bias):
+    """Return solutions and leave-one-out scores for a list of objectives; otherwise as :func:`solve_gram`.
 
-    They are nan for a C whose system :func:`solve_gram` refuses, because K has too negative an eigenvalue.
+    They are nan for an objective whose system :func:`solve_gram` refuses, because K has too negative an eigenvalue.
     """
+    objectives, K, targets, weights = problem
     root = np.sqrt(weights)
     K *= root
     K *= root[:, None]
@@ -286,7 +262,7 @@ def path_gram(K, targets, weights, Cs, fit_bias):
     right = U.T @ (root[:, None] * np.vstack([np.ones(len(root)), targets]).T)
     rounding = len(root) * np.finfo(float).eps * np.abs(eigenvalues).max()
     eigenvalues[np.abs(eigenvalues) <= rounding] = 0.0
-    system = eigenvalues[:, None] + 1.0 / np.asarray(Cs, dtype=np.float64)
+    system = eigenvalues[:, None] + np.array([objective.ridge for objective in objectives])
     system[:, system.min(axis=0) <= 0.0] = np.nan
     inverses = 1.0 / system
     solved = [root[:, None] * (U @ (inverse[:, None] * right)) for inverse in inverses.T]
@@ -303,14 +279,26 @@ def path_gram(K, targets, weights, Cs, fit_bias):
     return Path(np.array(coefs), np.array(biases), np.array(loo_scores))
 
 
-class _Features(NamedTuple):
+class _Features:
     """The rows as they are, or mapped into the empirical feature space of the linear kernel; no constant column."""
 
-    rows: tuple
-    feature_weights: np.ndarray | None
+    def __init__(self, problem, feature_weights):
+        objective, rows, self.target, self.weights = problem
+        self.rows = rows._replace(bias=0.0)
+        self.centre = bool(rows.bias)  # whether there is a bias, and errors have the mean zero
+        self.prices = objective.prices(self.weights)
+        self.feature_weights = feature_weights
+        self.change = np.zeros(len(self.target))  # of the scores, by the vector that was multiplied last
 
     def size(self):
         return n_columns(self.rows) if self.feature_weights is None else n_rows(self.rows)
+
+    def product(self, w):
+        """Return (I + C B) w."""
+        self.change = self.times(w)
+        if self.centre:
+            self.change -= self.weights @ self.change / self.weights.sum()
+        return w + self.transposed(self.prices * self.change)
 
     def columns(self, w):
         """Return the weights of the rows' columns that ``w`` stands for."""
@@ -329,65 +317,74 @@ class _Features(NamedTuple):
         scores(self.rows, columns, out := np.empty(n_rows(self.rows)))
         return np.sqrt(self.feature_weights) * out
 
-    def inverse_diagonal(self, weights, C, centre):
+    def inverse_diagonal(self):
         """Return the inverse of the diagonal of I + C B, or 1 where that would cost a Gram matrix."""
         if self.feature_weights is not None:
             return np.ones(self.size())
-        diagonal = sum_of_squares(self.rows, weights)
-        if centre:
-            diagonal -= self._sum(weights) ** 2 / weights.sum()
-        return 1.0 / (1.0 + C * np.maximum(diagonal, 0.0))
+        diagonal = sum_of_squares(self.rows, self.prices)
+        if self.centre:
+            diagonal -= self._sum(self.prices) ** 2 / self.prices.sum()
+        return 1.0 / (1.0 + np.maximum(diagonal, 0.0))
 
-    def errors(self, target, weights, w, centre):
+    def errors(self, w):
         """Return what the scores lack of the targets, and the bias; their mean is zero to the last digits."""
-        errors, bias = target - self.times(w), 0.0
-        for _ in range(2 if centre else 0):  # far from zero the first mean is off by the rounding of the scores
-            shift = weights @ errors / weights.sum()
+        errors = self.target - self.times(w)
+        bias = 0.0
+        for _ in range(2 if self.centre else 0):  # far from zero the first mean is off by the rounding of the scores
+            shift = self.weights @ errors / self.weights.sum()
             errors -= shift
             bias += shift
         return errors, bias
 
-    def certify(self, target, weights, C, w, centre, multipliers=None):
-        errors, bias = self.errors(target, weights, w, centre)
-        alpha = C * weights * errors
-        off = w - self.transposed(alpha)
-        coef = self.columns(w)
+    def certify(self, w, multipliers=None):
+        """Return weights as a solution; other multipliers than their own may prove more."""
+        errors, bias = self.errors(w)
+        alpha = self.prices * errors
         value = 0.5 * (w @ w) + 0.5 * (alpha @ errors)
-        squares(self.rows, lengths := np.empty(len(target)))
-        lengths, length = np.sqrt(lengths), np.linalg.norm(w)
-        reach = lengths
-        if self.feature_weights is not None:  # ‖φ(x)‖ ≤ ‖x‖ (Σ s‖x‖²)^½
-            reach = lengths * np.sqrt(self.feature_weights @ lengths**2)
-        moved = rounding(n_columns(self.rows) + len(w), 2.0) * reach * length
-        astray = rounding(len(target), 2.0) * (reach @ np.abs(alpha)) + abs(alpha.sum()) * reach.max() * centre
-        distance = 0.5 * (np.linalg.norm(off) + astray) ** 2
+        reach = self._lengths()
+        n_terms = n_columns(self.rows) + len(w)
+        moved = rounding(n_terms, 2.0) * reach * np.linalg.norm(w)
+        longest = reach.max() * self.centre
+        astray = self._astray(reach, alpha) + abs(alpha.sum()) * longest
+        distance = 0.5 * (np.linalg.norm(w - self.transposed(alpha)) + astray) ** 2
         other = np.inf
         if multipliers is not None:
-            apart = np.linalg.norm(w - self.transposed(multipliers))
-            apart += rounding(len(target), 2.0) * (reach @ np.abs(multipliers))
+            apart = np.linalg.norm(w - self.transposed(multipliers)) + self._astray(reach, multipliers)
             columns = multipliers[:, None], errors[:, None], moved[:, None]
-            other = _multiplier_distances(*columns, C * weights, np.array([bias]), reach.max() * centre, apart)
-        gap = _gaps(np.array([value]), distance, C * weights, errors[:, None], moved[:, None], others=other)[0]
-        return Solution(np.append(coef, bias) if centre else coef, alpha, value, float(gap))
+            other = _multiplier_distances(*columns, self.prices, np.array([bias]), longest, apart)
+        gap = _gaps(np.array([value]), distance, self.prices, errors[:, None], moved[:, None], others=other)[0]
+        coef = self.columns(w)
+        return Solution(np.append(coef, bias) if self.centre else coef, alpha, value, float(gap))
+
+    def _lengths(self):
+        """Return the lengths of the features, or bounds of them."""
+        squares(self.rows, lengths := np.empty(len(self.target)))
+        if self.feature_weights is None:
+            return np.sqrt(lengths)
+        return np.sqrt(lengths * (self.feature_weights @ lengths))  # ‖φ(x)‖ ≤ ‖x‖ (Σ s‖x‖²)^½
+
+    def _astray(self, reach, multipliers):
+        """Return how far rounding can have taken the sum of the features times these."""
+        return rounding(len(self.target), 2.0) * (reach @ np.abs(multipliers))
 
     def _sum(self, scales):
         return add_rows(self.rows, np.arange(len(scales)), scales, np.zeros(n_columns(self.rows)))
 
 
-def _column_system(B, metric, C):
+def _column_system(B, metric, ridge):
     """Return what solves (BA + I/C) t = right, A the metric if there is one."""
     if metric is not None:
         system = B @ metric
-        system[np.diag_indices_from(system)] += 1.0 / C
+        system[np.diag_indices_from(system)] += ridge
         factors = lu_factor(system, overwrite_a=True, check_finite=False)
         return lambda right: lu_solve(factors, right, check_finite=False)
     system = B.copy()
-    system[np.diag_indices_from(system)] += 1.0 / C
+    system[np.diag_indices_from(system)] += ridge
     try:
         factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
     except LinAlgError:  # dependent columns and so high a price that 1/C is lost: their eigenvalues are zero
         values, vectors = eigh(B, check_finite=False)
-        inverse = 1.0 / (np.maximum(values, 0.0) + 1.0 / C)
+        inverse = 1.0 / (np.maximum(values, 0.0) + ridge)
         return lambda right: vectors @ (inverse[:, None] * (vectors.T @ right))
     return lambda right: cho_solve(factor, right, check_finite=False)
 
@@ -428,8 +425,7 @@ class _ColumnPoint(NamedTuple):
 
     rows: tuple
     targets: np.ndarray
-    weights: np.ndarray
-    C: float
+    prices: np.ndarray  # C times the weights
     metric: np.ndarray | None
     mean: np.ndarray
     target_means: np.ndarray
@@ -440,10 +436,10 @@ class _ColumnPoint(NamedTuple):
         residuals = (self.targets - self.target_means[:, None]).T - (products(self.rows, u) - self.mean @ u)
         biases = self.target_means
         if self.rows.bias:
-            shift = self.weights @ residuals / self.weights.sum()
+            shift = self.prices @ residuals / self.prices.sum()
             residuals -= shift
             biases = biases + shift
-        alphas = self.C * self.weights[:, None] * residuals
+        alphas = self.prices[:, None] * residuals
         off = t - weighted_sums(self.rows, alphas).T
         stretch = 1.0 if self.metric is None else np.linalg.norm(self.metric)
         spread = off if self.metric is None else self.metric @ off
@@ -455,7 +451,7 @@ class _ColumnPoint(NamedTuple):
         astray *= np.sqrt(stretch)
         distance = np.sqrt(np.maximum(np.einsum("jk,jk->k", off, spread), 0.0)) + astray
         values = 0.5 * np.einsum("jk,jk->k", t, u) + 0.5 * np.einsum("ik,ik->k", alphas, residuals)
-        gaps = _gaps(values, 0.5 * distance**2, self.C * self.weights, residuals, errors)
+        gaps = _gaps(values, 0.5 * distance**2, self.prices, residuals, errors)
         coefs = np.vstack([u, biases - self.mean @ u]) if self.rows.bias else u
         return _Certified(gaps, off, _solutions(coefs, alphas, values, gaps), t=t)
 
@@ -502,16 +498,15 @@ class _GramPoint(NamedTuple):
 
     system: _GramSystem
     targets: np.ndarray
-    weights: np.ndarray
-    C: float
+    prices: np.ndarray  # C times the weights
     fit_bias: bool
 
     def certify(self, alphas, biases):
-        prices = self.C * self.weights
+        prices = self.prices
         images = self.system.times(alphas)
         residuals = self.targets.T - images - biases
         if self.fit_bias:
-            shift = self.weights @ residuals / self.weights.sum()
+            shift = self.prices @ residuals / self.prices.sum()
             residuals -= shift
             biases = biases + shift
         off = alphas - prices[:, None] * residuals

@@ -50,7 +50,7 @@ class _State(NamedTuple):
     best: np.ndarray  # margin of best_w and bound, both for rows of length at most one
 
 
-def solve(problem, options, start=None, *, step=1.0, gram=None):
+def solve(problem, options, start=None):
     """Maximise the least margin.
 
     Parameters
@@ -58,14 +58,11 @@ def solve(problem, options, start=None, *, step=1.0, gram=None):
     problem : Problem
         On rows; there is no objective to set, for the least margin is what is maximised.
     options : Options
-        ``tol`` is the relative distance to the largest margin to reach.
+        ``tol`` is the relative distance to the largest margin to reach. Choices are the "step", the θ above in (0, 1],
+        and the "gram" matrix that the rows are features of: then margin and bound are those of this matrix, and the
+        solution is in coefficients of the rows.
     start : Solution, optional
         Not used: the certificate needs all steps from zero on.
-    step : float in (0, 1]
-        The θ above.
-    gram : FullGram, optional
-        What the rows are features of; margin and bound are those of this matrix, and the solution is in coefficients
-        of the rows.
 
     Returns
     -------
@@ -75,6 +72,7 @@ def solve(problem, options, start=None, *, step=1.0, gram=None):
         training rows, "margin", and a "bound" that no hyperplane through the origin exceeds.
     """
     _, rows, signs, weights = problem
+    step, gram = options.chosen(step=1.0, gram=None)
     tol, max_iter, report = options.tol, options.limit(_MOST_STEPS), options.report
     squares(rows, lengths := np.empty(len(signs)))
     radius = np.sqrt(lengths.max()) or 1.0
@@ -193,7 +191,7 @@ def _judge(t, signs, state):
         best_h[:] = h
 
 
-def solve_grid(rows, signs, inside, steps, stations, tol):
+def solve_grid(problem, options):
     """Solve many problems on parts of the same rows at once, all of weight one, and look at them on the way.
 
     Rows outside a problem have probability zero in its q, and their scores come with the others. Problems that have
@@ -201,21 +199,19 @@ def solve_grid(rows, signs, inside, steps, stations, tol):
 
     Parameters
     ----------
-    rows : ndarray or CSR matrix of shape (n_rows, n_columns)
-    signs : ndarray of shape (n_rows,)
-    inside : ndarray of bool, shape (n_rows, n_problems)
-        The rows of each problem.
-    steps : ndarray of shape (n_problems,)
-        The step of each problem.
-    stations : sequence of int
-        Numbers of iterations, ascending.
-    tol : float
+    problem : Problem
+        On an array or a CSR matrix, without an objective; its weights say which rows (first axis) belong to which
+        problem.
+    options : Options
+        Choices are the "steps", one per problem, and the "stations", numbers of iterations in ascending order.
 
     Returns
     -------
     list of ndarray of shape (n_columns, n_problems)
         The weights after each of these numbers of iterations.
     """
+    _, rows, signs, inside = problem
+    steps, stations = options.chosen(steps=None, stations=())
     squares = np.asarray(rows.multiply(rows).sum(axis=1)).ravel() if sp.issparse(rows) else np.sum(rows**2, axis=1)
     radius = np.sqrt(np.max(np.where(inside, squares[:, None], 0.0), axis=0))
     radius[radius == 0.0] = 1.0
@@ -243,7 +239,7 @@ def solve_grid(rows, signs, inside, steps, stations, tol):
         best = np.maximum(best, margin)
         if t > 0:
             bound = np.minimum(bound, 2.0 * np.linalg.norm(g, axis=0) / t)
-        going = best < (1.0 - tol) * bound
+        going = best < (1.0 - options.tol) * bound
         ended = t + 1 == stations[-1]
         for place, station in enumerate(stations):
             if station >= t + 1 and (station == t + 1 or not going.all()):

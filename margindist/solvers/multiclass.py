@@ -77,7 +77,7 @@ _LAST_PASSES = 300  # of coordinate descent, where Newton steps got nowhere
 _MORE_PATIENCE = 200  # the same of fewer rows than columns: a Newton step costs many passes, and passes usually suffice
 
 
-class Opening(NamedTuple):
+class FirstRound(NamedTuple):
     """Where the first round ended."""
 
     blocks: Blocks
@@ -86,35 +86,33 @@ class Opening(NamedTuple):
     newton: bool  # by Newton steps: the weights are not what the blocks combine to
 
 
-def solve(problem, options, start=None, *, outer="concave", method="auto", opening=None):
+def solve(problem, options, start=None):
     """Run rounds until the true objective has settled; keep the best one.
 
     Parameters
     ----------
     problem : Problem
-        :class:`~margindist.objectives.ODM` on rows, with the codes 0 .. k - 1 of classes that each have a row.
+        An objective with a ``band``, on rows, with the codes 0 .. k - 1 of classes that each have a row.
     options : Options
         One iteration is a pass over the rows or a Newton step. The gap to reach in a round, and the decrease between
         rounds to stop at, are relative to the objective and, where weights of zero are nearly as good, to what is
-        gained over those. The generator draws the order of the rows. Reports come once per round.
+        gained over those. The generator draws the order of the rows. Reports come once per round. Choices are "outer",
+        the upper side of a round ("concave" or "frozen"), "method", the way through it ("auto", "newton" or
+        "coordinate-descent"), and "first_round", the :class:`FirstRound` of a solution that differs in the price above
+        the band only: without an upper side that round is the same.
     start : Solution, optional
         Of a similar problem with as many rows and classes; Newton steps start from its coefficients, if there are any.
-    outer : {"concave", "frozen"}
-        The upper side of a round.
-    method : {"auto", "newton", "coordinate-descent"}
-        The way through a round.
-    opening : Opening
-        After the first round of a solution that differs in mu only: without an upper side that round is the same.
 
     Returns
     -------
     Solution
         Where Newton steps get nowhere, "auto" tries passes from the start, and the lower objective is the answer.
         With one row of ``coef`` per class, the true objective, and a gap that certifies the best round's convex
-        problem, not the whole. ``extra`` has the true objective after each round, "history", the "opening":
-        where the first round ended, unless that began from given ones, and with which method it "began".
+        problem, not the whole. ``extra`` has the true objective after each round, "history", the "first_round",
+        unless that began from a given start, and with which method it "began".
     """
-    found = _solve_by(method, problem, options, start, outer, opening)
+    outer, method, first_round = options.chosen(outer="concave", method="auto", first_round=None)
+    found = _solve_by(method, problem, options, start, outer, first_round)
     left = options.limit(_MOST_ITERATIONS) - found.n_iter
     if method != "auto" or found.status is not Status.STALLED or left <= 0:
         return found
@@ -125,33 +123,33 @@ def solve(problem, options, start=None, *, outer="concave", method="auto", openi
     return best._replace(n_iter=found.n_iter + other.n_iter, extra=extra)
 
 
-def _solve_by(method, problem, options, start, outer, opening):
+def _solve_by(method, problem, options, start, outer, first_round):
     """Run rounds of one method, or of passes and Newton steps after them."""
     objective, rows, codes, weights = problem
     tol, max_iter, report = options.tol, options.limit(_MOST_ITERATIONS), options.report
     coef, start = (None, None) if start is None else (start.coef, start.dual)
     m, k = n_rows(rows), int(codes.max()) + 1
     squares(rows, lengths := np.empty(m))
-    losses = Losses(codes, objective.prices(weights), lengths, objective.mu, objective.theta, k, weights.sum())
+    losses = Losses(codes, *objective.band(weights), lengths, k, weights.sum())
     concave = outer == "concave"
-    ways = _Ways(rows, losses, method, options.generator())
+    solver = _RoundSolver(rows, losses, method, options.generator())
     W = np.zeros((n_columns(rows), -(-k // 4) * 4))
-    blocks, upper = _begin(rows, losses, start, coef if ways.newton else None, W, concave)
+    blocks, upper = _begin(rows, losses, start, coef if solver.newton else None, W, concave)
     best, history, status, inner = None, [], Status.ITERATION_LIMIT, max(tol, _ROUGH)
     while True:
         bound = history[-1] if history and concave else np.inf
-        if opening is not None and start is None and not history:
-            blocks, value, true, gap = ways.take(opening, W)
+        if first_round is not None and start is None and not history:
+            blocks, value, true, gap = solver.go_on_from(first_round, W)
         else:
-            limit = min(max_iter, _FIRST_STEPS) if concave and upper is None and ways.newton else max_iter
-            blocks, value, true, gap = ways.run(copy(blocks), upper, W, bound, inner if concave else tol, limit)
+            limit = min(max_iter, _FIRST_STEPS) if concave and upper is None and solver.newton else max_iter
+            blocks, value, true, gap = solver.run(copy(blocks), upper, W, bound, inner if concave else tol, limit)
         if not history and start is None:
-            opening = Opening(blocks, W.copy(), gap, ways.newton is not None)
+            first_round = FirstRound(blocks, W.copy(), gap, solver.newton is not None)
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             lower = (1.0 - gap) * value  # no weights give this round less, and the last ones give it ``bound``
             best = best._replace(gap=min(best.gap, relative(bound - lower, bound)))
-            if ways.n_iter < max_iter:
-                status = Status.STALLED if ways.stalled else Status.SETTLED
+            if solver.n_iter < max_iter:
+                status = Status.STALLED if solver.stalled else Status.SETTLED
             break
         history.append(true)
         if best is None or true <= best.objective:
@@ -161,9 +159,9 @@ def _solve_by(method, problem, options, start, outer, opening):
             break
         enough = tol * gained(value, at_zero(losses, blocks))
         exact = gap <= enough
-        if ways.n_iter >= max_iter:
+        if solver.n_iter >= max_iter:
             break
-        if ways.stalled:
+        if solver.stalled:
             status = Status.STALLED
             break
         decrease = (history[-2] - true) / true if len(history) > 1 else np.inf
@@ -178,8 +176,8 @@ def _solve_by(method, problem, options, start, outer, opening):
                 status = Status.NOTHING_CHANGED
                 break
             inner = tol
-    extra = {"history": np.array(history), "opening": opening, "began": ways.began}
-    return best._replace(n_iter=ways.n_iter, status=status, extra=extra)
+    extra = {"history": np.array(history), "first_round": first_round, "began": solver.began}
+    return best._replace(n_iter=solver.n_iter, status=status, extra=extra)
 
 
 def _begin(rows, losses, start, coef, W, concave):
@@ -216,8 +214,8 @@ def _certificate(rows, losses, blocks, W):
     return relative_to(W, *np.sum(parts, axis=0))
 
 
-class _Ways:
-    """The ways through a round, and when to take which."""
+class _RoundSolver:
+    """The two ways through a round, and when to take which."""
 
     def __init__(self, rows, losses, method, rng):
         self.rows, self.losses, self.rng, self.n_iter = rows, losses, rng, 0
@@ -229,13 +227,13 @@ class _Ways:
         self.began = "newton" if first else "coordinate-descent"
         self.stalled = False
 
-    def take(self, opening, W):
+    def go_on_from(self, first_round, W):
         """Go on from where another solution's first round ended; return what :meth:`run` would."""
-        if opening.newton and self.newton is None:
+        if first_round.newton and self.newton is None:
             self.newton = ProximalNewton(self.rows, self.losses)
-        W[:] = opening.weights
-        value, true, _ = _certificate(self.rows, self.losses, opening.blocks, W)
-        return opening.blocks, value, true, opening.gap
+        W[:] = first_round.weights
+        value, true, _ = _certificate(self.rows, self.losses, first_round.blocks, W)
+        return first_round.blocks, value, true, first_round.gap
 
     def run(self, blocks, upper, W, bound, tol, max_iter):
         """Solve the round with this upper side (None: the blocks have theirs), from blocks and W, changing both.
@@ -327,10 +325,7 @@ def _sweep(rows, losses, blocks, upper, W, order, first, used, quiet, stats):
         for l in range(k):
             if v[l] != 0.0:
                 b[l] -= A * v[l]
-        n, S, beta = block_step(
-            b[: losses.n_classes], y, A, losses.prices[i], losses.mu, losses.theta,
-            upper[i], blocks.ceiling[i], rivals, zeta,
-        )  # fmt: skip
+        n, S, beta = block_step(losses, i, b[: losses.n_classes], A, upper[i], blocks.ceiling[i], rivals, zeta)
         if n > blocks.capacity[i]:
             capacity = min(max(n, 2 * blocks.capacity[i]), losses.n_classes - 1)
             if used + capacity > len(blocks.zeta):

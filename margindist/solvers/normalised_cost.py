@@ -17,6 +17,7 @@ accepted steps never increases, so the end is never worse than the start.
 import numpy as np
 from numba import njit
 
+from margindist.objectives import row_cost
 from margindist.solvers._solution import Solution, Status
 from margindist.spaces.rows import add_rows, n_columns, n_rows, row_dot, squares
 
@@ -29,15 +30,15 @@ _HALVINGS = 40
 class _Cost:
     """L and its gradient on the sphere."""
 
-    def __init__(self, rows, signs, weights, alpha, beta):
-        squares(rows, lengths := np.empty(len(signs)))
-        self.scale = signs / np.sqrt(np.where(lengths > 0.0, lengths, 1.0))
-        self.rows, self.weights, self.alpha, self.beta = rows, weights, alpha, beta
-        self.every, self.slopes = np.arange(len(signs)), np.empty(len(signs))
+    def __init__(self, problem):
+        self.objective, self.rows, signs, self.weights = problem
+        self.scale = _signed_inverse_lengths(self.rows, signs)
+        self.every = np.arange(len(signs))
+        self.slopes = np.empty(len(signs))
 
     def value(self, w):
         """Return the cost at a ``w`` of length one; keep the slopes for :meth:`gradient`."""
-        return _pass(self.rows, self.scale, self.weights, self.alpha, self.beta, w, self.slopes)
+        return _pass(self.objective, self.rows, self.scale, self.weights, w, self.slopes)
 
     def gradient(self, w):
         """Return the gradient along the sphere at the ``w`` that :meth:`value` saw last."""
@@ -45,18 +46,19 @@ class _Cost:
         return full - (full @ w) * w
 
 
+def _signed_inverse_lengths(rows, signs):
+    squares(rows, lengths := np.empty(len(signs)))
+    return signs / np.sqrt(np.where(lengths > 0.0, lengths, 1.0))
+
+
 @njit(cache=True, nogil=True)
-def _pass(rows, scale, weights, alpha, beta, w, slopes):
+def _pass(objective, rows, scale, weights, w, slopes):
+    """Return the cost of all rows; fill their slopes, by the scores of the rows as they are."""
     total = 0.0
     for i in range(len(scale)):
-        margin = scale[i] * row_dot(rows, i, w)
-        if margin >= 0.0:
-            cost = weights[i] * np.exp(-alpha * margin * margin)
-            slopes[i] = -2.0 * alpha * margin * cost * scale[i]
-        else:
-            cost = weights[i] * np.exp(-beta * margin)
-            slopes[i] = -beta * cost * scale[i]
-        total += cost
+        cost, slope = row_cost(objective, scale[i] * row_dot(rows, i, w))
+        slopes[i] = weights[i] * slope * scale[i]
+        total += weights[i] * cost
     return total
 
 
@@ -68,11 +70,11 @@ def balance_constant(rows):
 
 def mean_direction(rows, signs, weights):
     """Return the direction of largest mean normalised margin."""
-    cost = _Cost(rows, signs, weights, 1.0, 1.0)
-    return add_rows(rows, cost.every, weights * cost.scale, np.zeros(n_columns(rows)))
+    scales = weights * _signed_inverse_lengths(rows, signs)
+    return add_rows(rows, np.arange(len(signs)), scales, np.zeros(n_columns(rows)))
 
 
-def solve(problem, options, start):
+def solve(problem, options, start=None):
     """Descend from one start.
 
     Parameters
@@ -81,18 +83,18 @@ def solve(problem, options, start):
         :class:`~margindist.objectives.NormalisedCost` on rows.
     options : Options
         One iteration is an accepted step; ``tol`` is the relative decrease of the cost that counts as none.
-    start : ndarray of shape (n_columns,)
-        Any point but zero; its direction counts. The problem is not convex, so a start is asked for.
+    start : Solution, optional
+        Of its coefficients the direction counts: the problem is not convex, and other starts lead elsewhere. Without
+        one, it is the direction of largest mean normalised margin.
 
     Returns
     -------
     Solution
         Coefficients of length one; ``extra`` has the cost of the start and after every accepted step, "history".
     """
-    (alpha, beta), rows, signs, weights = problem
     tol, report = options.tol, options.report
-    cost = _Cost(rows, signs, weights, alpha, beta)
-    w = _on_sphere(start)
+    cost = _Cost(problem)
+    w = _on_sphere(mean_direction(*problem[1:]) if start is None else start.coef)
     history, pairs, status = [cost.value(w)], [], Status.ITERATION_LIMIT
     gradient = cost.gradient(w)
     for _ in range(options.limit(_MOST_STEPS)):

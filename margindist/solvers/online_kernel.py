@@ -46,7 +46,7 @@ class KernelState(NamedTuple):
     coef: np.ndarray  # one row per problem, one column per stored example
     owners: np.ndarray  # columns of the negative and the positive example of each problem's pair, -1 if not yet there
     pair: np.ndarray  # their squared lengths
-    tracks: list  # one record a problem
+    tracks: list  # one record per problem
     n_seen: int
 
 

@@ -18,7 +18,7 @@ points towards it is taken (Moré and Toraldo 1991); then exact steps in the sin
 optimality conditions let them enter or leave the face. Every step decreases the objective. The relative duality gap
 ends it, as everywhere.
 
-**Many rows, few features.** All this costs O(m²) a problem, an interior point O(m r²) in r features
+**Many rows, few features.** All this costs O(m²) per problem, an interior point O(m r²) in r features
 (:mod:`margindist.solvers.interior_point`). Where that is less, the first problem with a C starts from one, and where it
 is less even than going on from there, every problem is solved by one.
 """
@@ -30,6 +30,7 @@ from numba import njit
 from scipy.linalg import eigh
 
 from margindist.solvers import interior_point
+from margindist.solvers._small_systems import factor_of_part, solve_factored
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude
 from margindist.spaces.rows import as_rows
 
@@ -38,10 +39,11 @@ __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
 _POINT_ITERATIONS = 200  # of an interior point
 _RIDGE = 1e-11  # relative, so that equal rows on a face can be factorised
 _DEPENDENT = 1e-14  # eigenvalues below this share of the largest are rounding
+_MOST_ROUNDS = 1000
 _SWEEPS = 4  # sweeps over the violators after a Newton step that left the box
 _ROUNDS = 40  # after so many an interior point is sought
-# Measured milliseconds: of an interior point, at all, a row, and a row's square of features; of making A, a start from
-# zero and a problem from a good start, an entry of A.
+# Measured milliseconds: of an interior point, in all, per row, and per row and pair of features; of making A, a start
+# from zero and of a problem from a good start, each per entry of A.
 _POINT, _POINT_ROW, _POINT_SQUARE = 2.0, 1.5e-3, 1.1e-6
 _MATRIX, _START, _GO_ON = 1e-5, 6e-5, 2.3e-6
 _AT_BOUND = 1e-4  # share of the box from which on its multipliers count as being at their bound
@@ -86,29 +88,24 @@ def spectrum_of_rows(X, weights):
     return Spectrum(values[kept], X @ (vectors[:, kept] / np.sqrt(values[kept])))
 
 
-def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_iter=1000):
+def solve_grid(problem, options):
     """Solve all problems of a grid, for all label vectors.
 
     Parameters
     ----------
-    objectives : list of LDM
-        With finite ``C``, in any order.
-    spectrum : Spectrum
-        Of the Gram matrix and the weights.
-    sign_vectors : list of ndarray of shape (n_rows,)
-        Labels, -1 or +1.
-    weights : ndarray of shape (n_rows,)
-        Positive.
-    tol : float
-        Relative duality gap to reach.
-    max_iter : int
-        Rounds of a Newton step and sweeps for one problem.
+    problem : Problem
+        A list of :class:`~margindist.objectives.LDM` with finite ``C``, in any order, on the :class:`Spectrum` of a
+        Gram matrix and these weights, with a list of label vectors.
+    options : Options
+        One iteration is a Newton step with its sweeps, of one problem.
 
     Returns
     -------
     list of list of Solution
         For each objective one per label vector.
     """
+    objectives, spectrum, sign_vectors, weights = problem
+    max_iter = options.limit(_MOST_ROUNDS)
     share = weights / weights.sum()
     answers = [[None] * len(sign_vectors) for _ in objectives]
     starts = [{} for _ in sign_vectors]  # multipliers found last, by C
@@ -118,7 +115,7 @@ def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_ite
         members.sort(key=lambda k: (objectives[k].cap, objectives[k].pull))
         for t, signs in enumerate(sign_vectors):
             here = [objectives[k] for k in members]
-            problem = _Problem(None, spectrum, signs, weights, starts[t], tol, max_iter)
+            problem = _Shared(None, spectrum, signs, weights, starts[t], options.tol, max_iter)
             if _is_direct(here, problem):
                 solutions = _one_by_one(here, problem)
             else:
@@ -131,7 +128,7 @@ def solve_grid(objectives, spectrum, sign_vectors, weights, *, tol=1e-4, max_ite
     return answers
 
 
-class _Problem(NamedTuple):
+class _Shared(NamedTuple):
     """What the problems of one matrix share."""
 
     A: np.ndarray | None
@@ -153,7 +150,7 @@ class _Problem(NamedTuple):
 
 
 def _is_direct(objectives, problem):
-    """Tell whether an interior point a problem costs less than the way along them."""
+    """Tell whether an interior point for each problem costs less than going from one to the next."""
     point, entries = problem.point_cost(), len(problem.signs) ** 2
     new = len({objective.cap for objective in objectives} - problem.found.keys())
     along = _MATRIX * entries + new * min(point, problem.start_cost()) + len(objectives) * _GO_ON * entries
@@ -222,7 +219,7 @@ def _minimise(A, share, upper, bend, pull, beta, z, face, factor, tol, max_iter)
         n_iter += 1
         new = _face(upper, beta, z, wide)
         if len(new) != len(face) or not np.array_equal(new, face):
-            face, factor = new, _factorise(A, new)
+            face, factor = new, factor_of_part(A, new, _ridge(A, new))
         if _newton_step(A, upper, beta, z, face, factor):
             wide = True
         else:
@@ -262,16 +259,12 @@ def _value_and_gap(share, upper, bend, pull, beta, z):
 
 
 @njit(cache=True, nogil=True)
-def _factorise(A, face):
-    """Return the Cholesky factor of the face's part of A."""
-    n = len(face)
-    part = np.empty((n, n))
-    for i in range(n):
-        row = A[face[i]]
-        for j in range(n):
-            part[i, j] = row[face[j]]
-        part[i, i] += _RIDGE * max(row[face[i]], 1e-300)
-    return np.linalg.cholesky(part)
+def _ridge(A, face):
+    """Return what makes the face's part of A safe to factorise, one entry for each of its multipliers."""
+    ridge = np.empty(len(face))
+    for i in range(len(face)):
+        ridge[i] = _RIDGE * max(A[face[i], face[i]], 1e-300)
+    return ridge
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -280,15 +273,8 @@ def _newton_step(A, upper, beta, z, face, factor):
     n = len(face)
     d, change, image = np.empty(n), np.empty(n), np.empty(n)
     for i in range(n):
-        total, row = 1.0 - z[face[i]], factor[i]
-        for j in range(i):
-            total -= row[j] * d[j]
-        d[i] = total / row[i]
-    for i in range(n - 1, -1, -1):
-        d[i] /= factor[i, i]
-        row = factor[i]
-        for j in range(i):
-            d[j] -= row[j] * d[i]
+        d[i] = 1.0 - z[face[i]]
+    solve_factored(factor, d)
     length, straight = 1.0, 0.0
     for i in range(n):
         k = face[i]

@@ -43,6 +43,7 @@ from margindist.solvers._class_blocks import (
     spread,
     store,
 )
+from margindist.solvers.conjugate_gradients import conjugate_gradients
 from margindist.spaces.rows import gram, matrix, n_columns, n_rows, row_add
 
 _FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
@@ -50,7 +51,7 @@ _LEAST_WIDTH = 1e-3  # the same of a row that has many times the price of others
 _NARROW = 0.3  # factor of the widths
 _WIDEN = 10.0  # by how much they are widened again for a new round
 _SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this part
-_STALLED = 150  # steps in which neither the gap was halved nor the value fell by a twentieth: more are in vain
+_STALLED = 150  # steps in which neither the gap was halved nor the value fell by a twentieth: more would not help
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
 _VAIN_PRODUCTS = 40  # of them without halving the least residual: rounding has the upper hand
@@ -61,7 +62,7 @@ _FEW_BENDS = 2000  # outer products up to which their system may be formed
 _FIRST_PRODUCTS = 10  # either is, if that costs less than the products of the last system; of the first, so many
 _WORN = 3  # products more than with fresh factors that make them worn
 _LARGEST_FACTORS = 5 * 10**7  # entries of all factors
-_ROWS_A_COLUMN = 5  # rows a column that a factor is made of, at most
+_ROWS_PER_COLUMN = 5  # rows per column that a factor is made of, at most
 _LARGEST_SCORES = 2 * 10**7  # rows times classes
 
 
@@ -175,7 +176,7 @@ class ProximalNewton:
             return step
         losses, width, X = self.losses, self.width, self.X
         if 2 * len(active) < len(width):
-            losses = losses._replace(codes=losses.codes[active], prices=losses.prices[active])
+            losses = losses.of_rows(active)
             blocks = blocks._replace(**{
                 name: getattr(blocks, name)[active] for name in ("begin", "length", "beta", "rival")
             })  # fmt: skip
@@ -236,24 +237,21 @@ class ProximalNewton:
         except LinAlgError:  # rounding has made a factor's matrix indefinite
             self.preconditioner = _Diagonal(self.rows, self.X)
             apply = self.preconditioner.prepare(losses, blocks, width, active)
-        dW, R, image = np.zeros_like(G), -G, np.empty((len(active), G.shape[1]))
-        Z = apply(R)
-        P, square, products = Z, np.vdot(R, Z), 0
-        enough, least, since = _FORCING**2 * square, square, 0
-        while square > enough and products < min(_MOST_PRODUCTS, since + _VAIN_PRODUCTS):
-            HP = P + X.T @ _bend(losses, blocks, width, X @ P, image)
-            length = square / np.vdot(P, HP)
-            dW += length * P
-            R -= length * HP
-            Z = apply(R)
-            square, before = np.vdot(R, Z), square
-            P = Z + (square / before) * P
-            products += 1
+        image = np.empty((len(active), G.shape[1]))
+
+        def product(P):
+            return P + X.T @ _bend(losses, blocks, width, X @ P, image)
+
+        least, improved_at = np.inf, 0
+        for products, (dW, _, square, _) in enumerate(conjugate_gradients(product, -G, apply)):
+            if products == 0:
+                enough = _FORCING**2 * square
             if square <= 0.25 * least:
-                least, since = square, products
-        self.products = products
-        self.preconditioner.note(products)
-        return dW
+                least, improved_at = square, products
+            if not square > enough or products >= min(_MOST_PRODUCTS, improved_at + _VAIN_PRODUCTS):
+                self.products = products
+                self.preconditioner.note(products)
+                return dW
 
 
 class _Progress:
@@ -294,7 +292,7 @@ class _ClassFactors:
 
     def __init__(self, rows, X):
         self.rows, self.factors, self.fresh, self.worn = rows, None, 0, True
-        self.most_rows = max(2000, _ROWS_A_COLUMN * X.shape[1])
+        self.most_rows = max(2000, _ROWS_PER_COLUMN * X.shape[1])
 
     def prepare(self, losses, blocks, width, active):
         """Return what is applied to residuals; made new where the last one was worn."""
@@ -342,9 +340,7 @@ def _proximal(losses, blocks, width, U, ahead, V):
         for l in range(k):
             b[l] = U[i, l] - width[i] * v[l]
             v[l] = 0.0
-        n, _, beta = block_step(
-            b, y, width[i], losses.prices[i], losses.mu, losses.theta, blocks.rival[i], blocks.ceiling[i], rivals, zeta
-        )
+        n, _, beta = block_step(losses, i, b, width[i], blocks.rival[i], blocks.ceiling[i], rivals, zeta)
         store(ahead, i, n, rivals, zeta, beta)
         own_part(ahead, i, y, v)
 
@@ -354,7 +350,7 @@ def _stiffness(losses, blocks, i, A):
     """Return s, 1/E and n/(A + nD) of row i."""
     n, h, share, stiff = blocks.length[i], 0.5 / losses.prices[i], 0.0, 0.0
     if blocks.beta[i] > 0.0:
-        stiff = 1.0 / ((A if blocks.rival[i] < 0 else 2.0 * A) + h / losses.mu)
+        stiff = 1.0 / ((A if blocks.rival[i] < 0 else 2.0 * A) + 0.5 / losses.above[i])
         share = A * stiff
     return share, stiff, n / (A + n * (h + A * (1.0 - share)))
 

@@ -15,8 +15,8 @@ starting from the w of largest mean margin, X'Sy normalised. A w with negative m
 identity for linear functions.
 
 The sign in the published formula for rows that *enter* A (eq. 8) must be a minus; no inverse is kept here at all. The
-Gram matrix X_A'SX_A changes by the rows that enter or leave, a block of each, and a Cholesky factor solves the system
-(one Sherman-Morrison update costs d² a row, a factor d³/3 a round however many rows move). With many columns
+Gram matrix X_A'SX_A changes by the rows that enter or leave, one block of each, and a Cholesky factor solves the system
+(one Sherman-Morrison update costs d² per row, a factor d³/3 per round however many rows move). With many columns
 conjugate gradients work on the rows themselves, and nothing of size d² exists.
 
 **Kernels.** With w = Σ a_i φ(x_i) and Gram matrix K the published proximal metric is I + K on the coefficients a (S⁻¹
@@ -33,7 +33,9 @@ import numpy as np
 from numba import njit
 from scipy.linalg import cho_factor, cho_solve, eigh
 
+from margindist.solvers._small_systems import factor_of_part, solve_factored
 from margindist.solvers._solution import Solution, Status
+from margindist.solvers.conjugate_gradients import conjugate_gradients
 from margindist.spaces.rows import (
     DenseRows,
     SparseRows,
@@ -86,7 +88,7 @@ def features_of(space, weights):
     return Features(DenseRows(features, 0.0), weights, spectrum[kept])
 
 
-def solve(problem, options, start=None, *, metric=1.0, system="auto"):
+def solve(problem, options, start=None):
     """Run the rounds until active set and coefficients settle.
 
     Parameters
@@ -94,14 +96,11 @@ def solve(problem, options, start=None, *, metric=1.0, system="auto"):
     problem : Problem
         :class:`~margindist.objectives.SemiVariance` on rows.
     options : Options
-        One iteration is a round; ``tol`` is the change of the coefficients (of length one) that counts as none.
+        One iteration is a round; ``tol`` is the change of the coefficients (of length one) that counts as none. The
+        choice "system" says how the linear system is solved: with a "gram" matrix of the columns, by conjugate
+        gradients on the "rows", or "auto".
     start : Solution, optional
         Not used: the rounds begin where the mean margin is largest.
-    metric : float or ndarray of shape (n_columns,)
-        Diagonal of N.
-    system : {"auto", "gram", "rows"}
-        How the linear system is solved: with a Gram matrix of the columns or by conjugate gradients on
-        the rows.
 
     Returns
     -------
@@ -109,22 +108,23 @@ def solve(problem, options, start=None, *, metric=1.0, system="auto"):
         Coefficients of length one and SV/θ²; ``extra`` has that of the start and after every round, "history", and the
         length of the last change of w, "step". There is no certificate: the problem is not convex.
     """
-    (alpha, beta), rows, signs, weights = problem
+    objective, rows, signs, weights = problem
+    (system,) = options.chosen(system="auto")
     tol, report = options.tol, options.report
-    total = weights.sum()
     pull = add_rows(rows, np.arange(n_rows(rows)), weights * signs, np.zeros(n_columns(rows)))
-    push, prox = pull / (2.0 * alpha * total), total * beta * metric * np.ones(len(pull))
+    push = objective.push(weights) * pull
+    prox = objective.prox(weights) * objective.metric * np.ones(len(pull))
     active_system = _choose_system(rows, system)(rows, signs, weights, prox)
     w = _normalise(pull)
     w, z, theta = _upright(rows, signs, weights, w)
-    history = [_ratio(z, theta, weights)]
+    history = [objective.value(z, weights)]
     anchor, anchor_round, status = w, 0, Status.ITERATION_LIMIT
     for k in range(1, options.limit(_MOST_ROUNDS) + 1):
         active = z < theta
         active_system.activate(active)
         last, w = w, _normalise(active_system.solve(w, theta) + push)
         w, z, theta = _upright(rows, signs, weights, w)
-        history.append(_ratio(z, theta, weights))
+        history.append(objective.value(z, weights))
         step = np.linalg.norm(w - last)
         if report is not None and report(k, w, history[-1], np.nan):
             status = Status.STOPPED
@@ -141,57 +141,47 @@ def solve(problem, options, start=None, *, metric=1.0, system="auto"):
     return Solution(w, None, history[-1], np.nan, k, status, extra)
 
 
-def solve_grid(X, signs, weights, pairs, *, metric=1.0, tol=1e-6, max_iter=100):
-    """Run the rounds for many pairs (alpha, beta): the same rounds as :func:`solve`, all in one compiled loop.
+def solve_grid(problem, options):
+    """Run the rounds for many objectives: the same rounds as :func:`solve`, all in one compiled loop.
 
-    What does not depend on the pair is made once: the start, its margins and the Gram matrix of its active rows.
+    What does not depend on the objective is made once: the start, its margins and the Gram matrix of its active rows.
 
     Parameters
     ----------
-    X : ndarray of shape (n_rows, n_columns)
-        Training rows, float64, the constant column included.
-    signs, weights : ndarray of shape (n_rows,)
-        -1 or +1, and positive weights.
-    pairs : list of (alpha, beta)
-        Positive.
-    metric, tol, max_iter
-        As for :func:`solve`.
+    problem : Problem
+        A list of :class:`~margindist.objectives.SemiVariance` with the same metric, on dense float64 rows without a
+        constant column of their own.
+    options : Options
+        As for :func:`solve`; there are no choices.
 
     Returns
     -------
-    ndarray of shape (n_pairs, n_columns)
+    ndarray of shape (n_objectives, n_columns)
         Coefficients, of length one.
     """
-    total = weights.sum()
+    objectives, rows, signs, weights = problem
+    tol, max_iter = options.tol, options.limit(_MOST_ROUNDS)
+    X = rows.X
     pull = X.T @ (weights * signs)
-    w, z, theta = _upright(DenseRows(X, 0.0), signs, weights, _normalise(pull))
+    w, z, theta = _upright(rows, signs, weights, _normalise(pull))
     active = z < theta
     part = X[active]
     scaled = weights[active, None] * part
     start = _Start(w, z, theta, active, scaled.T @ part, scaled.T @ signs[active])
-    coefs, metric = np.empty((len(pairs), len(pull))), metric * np.ones(len(pull))
-    if len(pull) > np.count_nonzero(active):  # the system is smaller with one variable an active row
-        features = X * signs[:, None]
-        raised, image = features @ (features / metric).T, features @ pull
-        for k, (alpha, beta) in enumerate(pairs):
-            coefs[k] = _all_rounds_by_rows(
-                features,
-                raised,
-                weights,
-                metric,
-                start,
-                pull,
-                image,
-                0.5 / (alpha * total),
-                total * beta,
-                tol,
-                max_iter,
-            )
-        return coefs
-    for k, (alpha, beta) in enumerate(pairs):
-        push, prox = pull / (2.0 * alpha * total), total * beta * metric
-        coefs[k] = _all_rounds(X, signs, weights, start, push, prox, tol, max_iter)
-    return coefs
+    metric = objectives[0].metric * np.ones(len(pull))
+    prices = [(objective.push(weights), objective.prox(weights)) for objective in objectives]
+    if len(pull) <= np.count_nonzero(active):
+        return np.array([
+            _all_rounds(X, signs, weights, start, push * pull, prox * metric, tol, max_iter) for push, prox in prices
+        ])  # fmt: skip
+    # The system is smaller with one variable per active row.
+    Z = X * signs[:, None]
+    raised = Z @ (Z / metric).T
+    image = Z @ pull
+    return np.array([
+        _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, push, prox, tol, max_iter)
+        for push, prox in prices
+    ])  # fmt: skip
 
 
 class _Start(NamedTuple):
@@ -218,7 +208,7 @@ def _all_rounds(X, signs, weights, start, push, prox, tol, max_iter):
             factor = _factor(gram, prox)
         for j in range(d):
             v[j] = prox[j] * w[j] + theta * target[j]
-        _solve_factored(factor, v)
+        solve_factored(factor, v)
         v += push
         length = np.sqrt(np.sum(v * v))
         if length > 0.0:
@@ -228,38 +218,37 @@ def _all_rounds(X, signs, weights, start, push, prox, tol, max_iter):
             v *= -1.0
             z *= -1.0
             theta = -theta
-        step, away = np.sqrt(np.sum((v - w) ** 2)), np.sqrt(np.sum((v - anchor) ** 2))
+        over = _is_over(v, w, anchor, np.array_equal(z < theta, active), tol)
         w[:] = v
-        if step <= tol and np.array_equal(z < theta, active):
-            break
-        if step > tol and away <= 1e-2 * tol:  # a cycle
+        if over:
             break
         if k >= 2 * anchor_round:
-            anchor[:], anchor_round = w, k
+            anchor[:] = w
+            anchor_round = k
     return w
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, alpha, beta, tol, max_iter):
-    """Run the same rounds with one variable an active row; Z are the signed rows, ``raised`` is ZN⁻¹Z'.
+def _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, push, prox, tol, max_iter):
+    """Run the same rounds with one variable per active row; Z are the signed rows, ``raised`` is ZN⁻¹Z'.
 
     By Woodbury's formula w' = w + N⁻¹Z_A'a with (βS_A⁻¹ + Z_A N⁻¹Z_A') a = θ − z_A, and the margins move with
-    ``raised``: a system of the size of A, and no product with all of Z. Here ``alpha`` is 1/(2αn) and ``beta`` is nβ.
+    ``raised``: a system of the size of A, and no product with all of Z. Here ``push`` is 1/(2αn), ``prox`` is nβ.
     """
     w, z, theta, active = start.w.copy(), start.z.copy(), start.theta, start.active.copy()
     which = np.flatnonzero(active)
-    factor = _row_factor(raised, weights, which, beta)
+    factor = factor_of_part(raised, which, prox / weights[which])
     v, a = np.empty(len(w)), np.empty(len(z))
     anchor, anchor_round = w.copy(), 0
     for k in range(1, max_iter + 1):
         if k > 1 and not np.array_equal(z < theta, active):
             active = z < theta
             which = np.flatnonzero(active)
-            factor = _row_factor(raised, weights, which, beta)
+            factor = factor_of_part(raised, which, prox / weights[which])
         n = len(which)
         for i in range(n):
             a[i] = theta - z[which[i]]
-        _solve_factored(factor, a[:n])
+        solve_factored(factor, a[:n])
         v[:] = 0.0
         for i in range(n):
             row, line, scale = Z[which[i]], raised[which[i]], a[i]
@@ -269,11 +258,11 @@ def _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, alpha, b
                 z[j] += scale * line[j]
         length = 0.0
         for j in range(len(v)):
-            v[j] = w[j] + v[j] / metric[j] + alpha * pull[j]
+            v[j] = w[j] + v[j] / metric[j] + push * pull[j]
             length += v[j] * v[j]
         scale, theta, total = 1.0 / np.sqrt(length) if length > 0.0 else 1.0, 0.0, 0.0
         for i in range(len(z)):
-            z[i] = scale * (z[i] + alpha * image[i])
+            z[i] = scale * (z[i] + push * image[i])
             theta += weights[i] * z[i]
             total += weights[i]
         theta /= total
@@ -281,27 +270,22 @@ def _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, alpha, b
             scale, theta = -scale, -theta
             z *= -1.0
         v *= scale
-        step, away = np.sqrt(np.sum((v - w) ** 2)), np.sqrt(np.sum((v - anchor) ** 2))
+        over = _is_over(v, w, anchor, np.array_equal(z < theta, active), tol)
         w[:] = v
-        if step <= tol and np.array_equal(z < theta, active):
-            break
-        if step > tol and away <= 1e-2 * tol:  # a cycle
+        if over:
             break
         if k >= 2 * anchor_round:
-            anchor[:], anchor_round = w, k
+            anchor[:] = w
+            anchor_round = k
     return w
 
 
-@njit(cache=True, nogil=True)
-def _row_factor(raised, weights, which, beta):
-    n = len(which)
-    matrix = np.empty((n, n))
-    for i in range(n):
-        row = raised[which[i]]
-        for j in range(n):
-            matrix[i, j] = row[which[j]]
-        matrix[i, i] += beta / weights[which[i]]
-    return np.linalg.cholesky(matrix)
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _is_over(v, last, anchor, unchanged, tol):
+    """Tell whether the coefficients have settled, with the same active rows, or are back at the anchor: a cycle."""
+    if np.sqrt(np.sum((v - last) ** 2)) <= tol:
+        return unchanged
+    return np.sqrt(np.sum((v - anchor) ** 2)) <= 1e-2 * tol
 
 
 @njit(cache=True, nogil=True)
@@ -310,21 +294,6 @@ def _factor(gram, prox):
     for j in range(len(prox)):
         matrix[j, j] += prox[j]
     return np.linalg.cholesky(matrix)
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _solve_factored(factor, v):
-    """Solve with a lower Cholesky factor, in place."""
-    for i in range(len(v)):
-        row, total = factor[i], v[i]
-        for j in range(i):
-            total -= row[j] * v[j]
-        v[i] = total / row[i]
-    for i in range(len(v) - 1, -1, -1):
-        row = factor[i]
-        v[i] /= row[i]
-        for j in range(i):
-            v[j] -= row[j] * v[i]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
@@ -378,17 +347,6 @@ def _mean_margin(rows, signs, weights, w, margins):
         mean += weights[i] * margins[i]
         total += weights[i]
     return mean / total
-
-
-@njit(cache=True, nogil=True)
-def _ratio(margins, theta, weights):
-    if theta == 0.0:
-        return np.inf
-    semivariance, total = 0.0, 0.0
-    for i in range(len(margins)):
-        semivariance += weights[i] * max(0.0, theta - margins[i]) ** 2
-        total += weights[i]
-    return semivariance / (total * theta * theta)
 
 
 def _choose_system(rows, system):
@@ -453,20 +411,12 @@ class _RowSystem(_ActiveSystem):
 
     def _solve(self, right, start):
         """Take conjugate gradient steps, with the proximal term as preconditioner, from the last coefficients on."""
-        v, residual = start.copy(), right - self._product(start)
         enough = _RESIDUAL * np.linalg.norm(right)
-        slope, direction = 1.0, np.zeros(len(v))
-        for _ in range(_CONJUGATE_STEPS):
-            if np.linalg.norm(residual) <= enough:
-                break
-            ahead = residual / self.prox
-            last, slope = slope, residual @ ahead
-            direction = ahead + (slope / last) * direction
-            image = self._product(direction)
-            length = slope / (direction @ image)
-            v += length * direction
-            residual -= length * image
-        return v
+        lacking = right - self._product(start)
+        steps = conjugate_gradients(self._product, lacking, lambda residual: residual / self.prox, start.copy())
+        for n_steps, (v, residual, _, _) in enumerate(steps):
+            if n_steps == _CONJUGATE_STEPS or np.linalg.norm(residual) <= enough:
+                return v
 
     def _product(self, v):
         return _add_gram_product(self.rows, self.which, self.weights, v, self.prox * v)

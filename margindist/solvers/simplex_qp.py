@@ -50,16 +50,16 @@ def solve(problem, options, start=None):
         ``coef`` is yγ, one entry per row; ``extra`` has minus the score of the point halfway between the hull points,
         the "intercept".
     """
-    (lam,), data, signs, weights = problem
+    objective, data, signs, weights = problem
     tol, max_iter, report = options.tol, options.limit(_MOST_ITERATIONS), options.report
     classes = np.column_stack([signs > 0, signs < 0]).astype(float)
     quadratic = (_GramMatrix if isinstance(data, np.ndarray) else _FewColumns)(data, signs, classes)
-    gamma, n_iter, ended = _minimise(quadratic, classes, weights, lam, tol, max_iter, report)
+    gamma, n_iter, ended = _minimise(objective, quadratic, classes, weights, tol, max_iter, report)
     for share in _NEGLIGIBLE:
         kept = np.where(gamma > share * (classes @ (classes * gamma[:, None]).max(axis=0)), gamma, 0.0)
         kept /= classes @ (classes.T @ kept)
         image = quadratic.apply(kept)
-        value, gap = _certify(kept, image, classes, weights, lam)
+        value, gap = _certify(objective, kept, image, classes, weights)
         if gap <= tol:
             break
     halfway = -0.5 * (kept @ (signs * image))
@@ -69,33 +69,33 @@ def solve(problem, options, start=None):
     return conclude(found, tol, ended)
 
 
-def _certify(gamma, image, classes, weights, lam):
+def _certify(objective, gamma, image, classes, weights):
     """Return the objective and its relative gap; ``image`` is Qγ."""
-    value = gamma @ image + lam * (gamma @ (gamma / weights))
-    slope = 2.0 * (image + lam * gamma / weights)
+    value = objective.value(gamma, image, weights)
+    slope = objective.slope(gamma, image, weights)
     least = sum(slope[of_class > 0].min() for of_class in classes.T)
     gap = max(0.0, gamma @ slope - least)
     return value, gap / value if value > 0.0 else gap
 
 
-def _minimise(quadratic, classes, weights, lam, tol, max_iter, report):
+def _minimise(objective, quadratic, classes, weights, tol, max_iter, report):
     """Follow the central path; return the best certified γ, iterations and how it ended."""
     gamma = weights / (classes @ (classes.T @ weights))
-    slope = 2.0 * (quadratic.apply(gamma) + lam * gamma / weights)
+    slope = objective.slope(gamma, quadratic.apply(gamma), weights)
     spread = max(slope.max() - slope.min(), 1e-3 * np.abs(slope).max(), np.finfo(float).tiny)
     nu = np.array([slope[of_class > 0].min() for of_class in classes.T]) - spread
     z = slope - classes @ nu
     best, best_distance, best_at = gamma, np.inf, 0
     for k in range(1, max_iter + 1):
         try:
-            d_gamma, d_nu, d_z = _direction(quadratic, classes, weights, lam, gamma, nu, z, slope)
+            d_gamma, d_nu, d_z = _direction(objective, quadratic, classes, weights, gamma, nu, z, slope)
         except np.linalg.LinAlgError:  # near a solution with lam = 0 rounding may leave a singular matrix
             return best, k, Status.STALLED
         length = min(1.0, _SHORTEN * min(_reach(gamma, d_gamma), _reach(z, d_z)))
         gamma, z, nu = gamma + length * d_gamma, z + length * d_z, nu + length * d_nu
         image = quadratic.apply(gamma)
-        slope = 2.0 * (image + lam * gamma / weights)
-        value, gap = _certify(gamma, image, classes, weights, lam)
+        slope = objective.slope(gamma, image, weights)
+        value, gap = _certify(objective, gamma, image, classes, weights)
         if gap * value < best_distance:  # absolute: where hulls overlap, the relative gap grows while the value falls
             best, best_distance, best_at = gamma, gap * value, k
         if report is not None and report(k, gamma, value, gap):
@@ -107,9 +107,9 @@ def _minimise(quadratic, classes, weights, lam, tol, max_iter, report):
     return best, k, Status.ITERATION_LIMIT
 
 
-def _direction(quadratic, classes, weights, lam, gamma, nu, z, slope):
+def _direction(objective, quadratic, classes, weights, gamma, nu, z, slope):
     """Return Mehrotra's step of γ, ν and z."""
-    solver = quadratic.factorise(2.0 * lam / weights + z / gamma)
+    solver = quadratic.factorise(objective.curvature(weights) + z / gamma)
     toward = solver(classes)
     inner = classes.T @ toward
 
