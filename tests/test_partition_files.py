@@ -224,7 +224,12 @@ def test_files_that_do_not_fit_each_other(folder, rows):
     )
     refused("expected NPY files in this folder", Partitions.from_npy, folder / "table")
     refused("no such file", Partitions.from_parquet, folder / "nothing.parquet")
-    refused("rows_per_partition must be", Partitions.from_npy, folder / "X.npy", rows_per_partition=0)
+    refused(
+        "rows_per_partition must be None or a positive integer",
+        Partitions.from_npy,
+        folder / "X.npy",
+        rows_per_partition=0,
+    )
     refused("dtype must be float32 or float64", Partitions.from_npy, folder / "X.npy", dtype=int)
 
 

@@ -6,6 +6,7 @@ import shutil
 import sys
 import traceback
 import warnings
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
@@ -224,9 +225,18 @@ def write(path, content):
     if str(path) == "-":
         click.echo(content, nl=False)
         return
-    try:
+    with naming_another_place(path):
         write_whole(path, content)
+
+
+@contextmanager
+def naming_another_place(path):
+    """Say of a file that cannot be written, be the disk full or the folder closed, what to do."""
+    try:
+        yield
     except OSError as error:
+        if error.strerror is None:
+            raise
         raise OSError(f"{path}: cannot be written ({error.strerror}); name another place.") from None
 
 

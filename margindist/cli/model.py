@@ -9,9 +9,22 @@ from pathlib import Path
 import click
 import numpy as np
 
-from margindist.cli.app import check_outputs, complete_data, complete_methods, debug_option, write
+from margindist.cli.app import (
+    check_outputs,
+    complete_data,
+    complete_methods,
+    debug_option,
+    naming_another_place,
+    write,
+)
+from margindist.files import written_whole
 
 _TABLES = (".csv", ".txt", ".parquet")
+
+
+_memory_option = click.option(
+    "--memory", metavar="SIZE", help="Read a file larger than memory in parts; take about so much, such as 2GB."
+)
 
 
 @click.command(
@@ -22,6 +35,9 @@ Examples:
   margindist fit flowers.csv --target species --method odm-rbf -o flowers.model
   margindist fit wdbc --method ldm --set C=10 --set lambda1=100 -o wdbc.model
       Parameters that are set are not searched.
+  margindist fit clicks/ --target clicked --method odm --memory 4GB -o clicks.model
+  margindist fit X.npy --labels y.npy --memory 4GB -o big.model
+      Files larger than memory are read in parts: folders, NPY, and with --memory also Parquet and LIBSVM files.
 """
 )
 @click.argument("data", shell_complete=complete_data)
@@ -43,8 +59,10 @@ Examples:
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of folds and method.")
 @click.option("--quick", is_flag=True, help="Fewer parameters to try.")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
+@_memory_option
+@click.option("--labels", type=click.Path(), help="NPY file or folder with the labels of NPY files.")
 @debug_option
-def fit(data, output, target, key, given, folds, seed, quick, data_dir):
+def fit(data, output, target, key, given, folds, seed, quick, data_dir, memory, labels):
     """Choose parameters by cross-validation, fit one method to all of DATA, and write a model file.
 
     The file has no code in it and is safe to pass on; margindist predict and margindist.load_model read it.
@@ -55,6 +73,12 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
 
     check_outputs([output], [data])
     start = time.perf_counter()
+    in_parts = _read_in_parts(data, memory)
+    if labels is not None and not in_parts:
+        raise click.UsageError("--labels is for NPY files, whose labels are in a file of their own.")
+    if in_parts:
+        data, target = _parts(data, target, labels, memory), None
+        click.echo(f"{data}; every pass reads all of them.", err=True)
     trained = train(
         data, target=target, method=key, parameters=_settings(given), folds=folds, seed=seed, quick=quick,
         data_dir=data_dir,
@@ -62,7 +86,7 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
     dataset = trained.dataset
     save_model(
         trained.model, output, feature_names=dataset.feature_names or None, target_name=dataset.target_name,
-        data_name=dataset.name, data_checksum=dataset.checksum, notes=dataset.notes,
+        data_name=dataset.name, data_checksum=None if in_parts else dataset.checksum, notes=dataset.notes,
     )  # fmt: skip
     for note in [*dataset.notes, *trained.notes]:
         click.echo(note)
@@ -72,6 +96,20 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir):
             f"Accuracy in the search's cross-validation: {trained.inner_score:.3f} (compare gives an honest one)."
         )
     click.echo(f"Model: {output.resolve()} ({time.perf_counter() - start:.1f} s)")
+
+
+def _read_in_parts(data, memory):
+    """Tell whether a file is to be read in parts: asked for, or never read otherwise."""
+    return memory is not None or Path(data).is_dir() or Path(data).suffix.lower() == ".npy"
+
+
+def _parts(data, target, labels, memory):
+    from margindist.datasets import DataError, Partitions
+
+    rows = Partitions.from_path(data, target, labels=labels, memory=memory)
+    if rows[0].y is None:
+        raise DataError(f"{data}: NPY files have no labels; name the file that has them by --labels.")
+    return rows.watched(lambda sentence: click.echo(sentence, err=True))
 
 
 def _settings(given):
@@ -101,10 +139,11 @@ Examples:
   margindist predict flowers.model new.csv                        to the standard output
   margindist predict flowers.model new.csv -o predictions.csv
   margindist predict flowers.model new.parquet -o predictions.parquet
+  margindist predict clicks.model new/ --memory 2GB -o predictions.parquet
 """
 )
 @click.argument("model", type=click.Path(dir_okay=False))
-@click.argument("data", type=click.Path(dir_okay=False))
+@click.argument("data", type=click.Path())
 @click.option(
     "-o",
     "--output",
@@ -112,35 +151,56 @@ Examples:
     default="-",
     help="CSV or Parquet, by its ending; the standard output if not given.",
 )
+@_memory_option
 @debug_option
-def predict(model, data, output):
+def predict(model, data, output, memory):
     """Predict the rows of the file DATA with a MODEL file: a label and decision values for each.
 
     Columns are found by name; others are ignored. If DATA has the target column, the accuracy is printed too.
     """
-    from margindist.datasets import read_file
     from margindist.models import load_model, read_metadata
 
     check_outputs([output], [model, data])
     if output != "-" and Path(output).suffix.lower() not in _TABLES:
         raise click.UsageError(f"{output}: predictions are written as {', '.join(_TABLES)}; name a file that ends so.")
     metadata, fitted = read_metadata(model), load_model(model)
-    dataset = read_file(data, target=False, text=_columns_of(fitted, "categories"))
-    X = _arranged(dataset, fitted, metadata)
-    decision, labels = np.asarray(fitted.decision_function(X)), fitted.predict(X)
-    columns = {"prediction": labels}
-    if decision.ndim == 1:
-        columns["decision"] = decision
-    else:
-        columns |= {f"decision_{label}": decision[:, k] for k, label in enumerate(fitted.classes_)}
-    _write_columns(columns, output)
-    if metadata.target_name in dataset.feature_names:
-        truth, known = _truth(dataset, metadata.target_name)
-        right = np.mean(truth[known] == labels.astype(str)[known]) if known.any() else np.nan
-        text = f"Accuracy on the {known.sum()} rows that have {metadata.target_name!r} too: {right:.3f}"
-        click.echo(text, err=output == "-")
+    judged = {"rows": 0, "right": 0}
+    _write_columns(_predictions(_tables(data, memory, fitted, metadata), fitted, metadata, judged), output)
+    if judged["rows"]:
+        text = f"Accuracy on the {judged['rows']} rows that have {metadata.target_name!r} too"
+        click.echo(f"{text}: {judged['right'] / judged['rows']:.3f}", err=output == "-")
     if output != "-":
         click.echo(f"Predictions: {Path(output).resolve()}")
+
+
+def _tables(data, memory, fitted, metadata):
+    """Yield the rows to predict: all of a file, or its parts."""
+    from margindist.datasets import Dataset, Partitions, read_file
+
+    if not _read_in_parts(data, memory):
+        yield read_file(data, target=False, text=_columns_of(fitted, "categories"))
+        return
+    rows = Partitions.from_path(data, memory=memory, predicting=(*(metadata.feature_names or ()), metadata.target_name))
+    names = rows.feature_names or ()
+    for i, piece in enumerate(rows):
+        yield Dataset(rows.name, piece.X, None, names, "", None, f"part {i}", str(data))
+
+
+def _predictions(tables, fitted, metadata, judged):
+    """Yield the columns of predictions for one table after the other, and count those that can be judged."""
+    for dataset in tables:
+        X = _arranged(dataset, fitted, metadata)
+        decision, labels = np.asarray(fitted.decision_function(X)), fitted.predict(X)
+        if metadata.target_name in dataset.feature_names:
+            truth, known = _truth(dataset, metadata.target_name)
+            judged["rows"] += int(known.sum())
+            judged["right"] += int(np.sum(truth[known] == labels.astype(str)[known]))
+        columns = {"prediction": labels}
+        if decision.ndim == 1:
+            columns["decision"] = decision
+        else:
+            columns |= {f"decision_{label}": decision[:, k] for k, label in enumerate(fitted.classes_)}
+        yield columns
 
 
 def _truth(dataset, name):
@@ -211,22 +271,48 @@ def _kinds_as_fitted(X, fitted):
     return X if hasattr(fitted, "feature_names_in_") else X.to_numpy(dtype=float)
 
 
-def _write_columns(columns, output):
-    if str(output).lower().endswith(".parquet"):
-        import pandas as pd
-
-        buffer = io.BytesIO()
-        try:
-            pd.DataFrame(columns).to_parquet(buffer)
-        except ImportError:
-            raise ImportError("Parquet needs pyarrow: pip install 'margindist[parquet]'.") from None
-        write(output, buffer.getvalue())
+def _write_columns(parts, output):
+    """Write columns, part after part, to a file that appears whole or not at all; "-" is the standard output."""
+    if output == "-":
+        for number, columns in enumerate(parts):
+            click.echo(_csv(columns, header=number == 0), nl=False)
         return
+    parquet = str(output).lower().endswith(".parquet")
+    with naming_another_place(output), written_whole(output) as file:
+        if parquet:
+            _write_parquet(parts, file)
+            return
+        for number, columns in enumerate(parts):
+            file.write(_csv(columns, header=number == 0).encode())
+
+
+def _csv(columns, header):
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    if header:
+        writer.writerow(columns)
     writer.writerows(zip(*(values.tolist() for values in columns.values())))
-    write(output, text.getvalue())
+    return text.getvalue()
+
+
+def _write_parquet(parts, file):
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ImportError:
+        raise ImportError("Parquet needs pyarrow: pip install 'margindist[parquet]'.") from None
+    writer = None
+    for columns in parts:
+        table = pa.table(
+            {
+                name: pa.array(values.tolist()) if values.dtype.kind == "U" else values
+                for name, values in columns.items()
+            }
+        )
+        if writer is None:
+            writer = pq.ParquetWriter(file, table.schema)
+        writer.write_table(table)
+    writer.close()
 
 
 @click.command(

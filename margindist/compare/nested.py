@@ -25,11 +25,11 @@ from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.metrics import recall_score
 from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from margindist import __version__
 from margindist.compare.comparison import Comparison
-from margindist.datasets import Dataset, catalogue, encoder, encoding_notes, load, read_file, tidy
+from margindist.datasets import Dataset, Partitions, catalogue, encoder, encoding_notes, load, read_file, tidy
 from margindist.datasets.dataset import check_labels, take_rows
 from margindist.margins import margin_statistics, margins
 from margindist.methods import BY_KEY, Shape, UnknownMethod, choose, search
@@ -37,6 +37,7 @@ from margindist.runs.runner import Progress, run
 from margindist.runs.store import Cell, Result, Store
 
 _PROBE_ROWS = 2000
+_SAMPLE_ROWS = 20_000  # on which parameters for rows in parts are chosen
 QUANTILES = np.round(np.linspace(0.0, 1.0, 81), 4)
 
 
@@ -161,7 +162,8 @@ def train(
     Parameters
     ----------
     data, y, target
-        As for :func:`compare`.
+        As for :func:`compare`; or :class:`~margindist.datasets.Partitions`, where parameters are chosen on a sample of
+        20,000 rows, and the method is fitted to all of them.
     method : str, default="ldm"
         Key of the method.
     parameters : dict, default=None
@@ -178,29 +180,59 @@ def train(
     if method not in BY_KEY:
         raise UnknownMethod(method, BY_KEY)
     given = dict(parameters or {})
+    if isinstance(data, Partitions):
+        return _train_in_parts(data, method, given, folds, seed, quick)
     dataset, _ = find_data(data, y, target, data_dir)
     counts = class_counts(dataset)
     shape = shape_of(dataset.X, len(counts))
     table = named_table(dataset)
     coder = encoder(table)
     X = coder.fit_transform(table)
+    notes = encoding_notes(dataset.X)
     base = BY_KEY[method].estimator(seed).set_params(**given)
     grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
-    notes = encoding_notes(dataset.X)
     inner_score = None
     if grid:
-        least = min(counts.values())
-        if folds > least:
-            notes = (*notes, f"The smallest class has {least} rows only, so there are {least} folds, not {folds}.")
-        chooser = search(base, grid, folds=min(folds, least), seed=seed)
-        if isinstance(chooser, GridSearchCV):
-            chooser.set_params(error_score="raise")  # the classifier's own sentence, not one about 45 fits
-        chooser.fit(X, dataset.y)
+        chooser, notes = _chosen(base, grid, X, dataset.y, counts, folds, seed, notes)
         given |= plain(chooser.best_params_)
         inner_score = float(chooser.best_score_)
         model = chooser.best_estimator_
     else:
         model = base.fit(X, dataset.y)
+    fitted = Pipeline([("encode", coder), ("classify", model)])
+    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner_score, notes)
+
+
+def _chosen(base, grid, X, y, counts, folds, seed, notes):
+    """Return the search, done, and the notes with one more where there are fewer folds than asked for."""
+    least = min(counts.values())
+    if folds > least:
+        notes = (*notes, f"The smallest class has {least} rows only, so there are {least} folds, not {folds}.")
+    chooser = search(base, grid, folds=min(folds, least), seed=seed)
+    if isinstance(chooser, GridSearchCV):
+        chooser.set_params(error_score="raise")  # the classifier's own sentence, not one about 45 fits
+    return chooser.fit(X, y), notes
+
+
+def _train_in_parts(data, method, given, folds, seed, quick):
+    """Choose parameters on a sample of the rows, and fit to all of them, part by part."""
+    rows = data.encoded()
+    notes = (f"Columns are scaled to [0, 1] and encoded, to {rows.n_features} columns, as parts are read.",)
+    sample = rows.sample(_SAMPLE_ROWS, seed)
+    names = data.feature_names or ()
+    dataset = Dataset(data.name, sample.X, sample.y, names, data.target_name, None, "", data.name, data.notes)
+    base = BY_KEY[method].estimator(seed).set_params(**given)
+    inner_score = None
+    n_classes = len(np.unique(sample.y))
+    grid = BY_KEY[method].grid(shape_of(sample.X, n_classes), quick)
+    grid = {name: values for name, values in grid.items() if name not in given}
+    if grid:
+        chooser, notes = _chosen(base, grid, sample.X, sample.y, class_counts(dataset), folds, seed, notes)
+        notes = (*notes, f"Parameters were chosen on {len(sample.y)} of {rows.n_rows} rows.")
+        given |= plain(chooser.best_params_)
+        inner_score = float(chooser.best_score_)
+    model = clone(base).set_params(**given).fit(rows)
+    coder = rows.transformers[0] if len(rows.transformers) == 1 else make_pipeline(*rows.transformers)
     fitted = Pipeline([("encode", coder), ("classify", model)])
     return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner_score, notes)
 

@@ -1,16 +1,27 @@
 """Parquet files: read whole as a table, or by row groups."""
 
 import re
+from pathlib import Path
 
 import numpy as np
 
-from margindist.datasets.dataset import DataError, Table, feature_table, labels_of, one_sentence, order_levels
-from margindist.datasets.sources import Stamp, files_in, rows_in_part
+from margindist.datasets.dataset import (
+    TARGET_NAMES,
+    DataError,
+    Table,
+    feature_table,
+    labels_of,
+    one_sentence,
+    order_levels,
+)
+from margindist.datasets.sources import Stamp, files_in
 from margindist.spaces.partitions import Piece
 
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # the row names that pandas stores beside the columns
+ENDINGS = (".parquet", ".pq")
 _COLUMNS_AT_ONCE = 32  # what is decoded beside the array it goes to
 _ROWS_AT_ONCE = 2048  # copied from columns to rows while they are in the processor's cache
+_MOST_CATEGORIES = 50  # columns that a column of text becomes at most
 _USES = {"target": "labels", "weight": "numbers"}
 
 
@@ -41,29 +52,36 @@ def _note(left_out):
 class ParquetSource:
     """Row groups of Parquet files; small ones that follow each other make one part."""
 
-    def __init__(self, path, target, weight, columns, rows_per_partition, dtype):
+    def __init__(self, path, target, weight, columns, split, dtype):
         pq = _pyarrow_parquet(path)
-        self._files = [Stamp.of(file) for file in files_in(path, (".parquet", ".pq"), "Parquet files")]
+        self._files = [Stamp.of(file) for file in files_in(path, ENDINGS, "Parquet files")]
         first = self._files[0].path
+        self.label = Path(path).stem
         self._target, self._weight = target, weight
-        self._parts, sizes = [], []
-        kinds = None
+        groups = []
         for number, stamp in enumerate(self._files):
             with one_sentence(stamp.path), pq.ParquetFile(stamp.path) as file:
-                found = _column_kinds(file.schema_arrow)
-                groups = [file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)]
-            if kinds is None:
-                kinds = found
-                self._choose(found, columns, first)
+                kinds = _column_kinds(file.schema_arrow)
+                groups.append([file.metadata.row_group(g).num_rows for g in range(file.metadata.num_row_groups)])
+            if number == 0:
+                self._choose(kinds, columns, first)
                 self.dtype = np.dtype(dtype or self._common_dtype())
-                step = rows_in_part(len(self._columns), self.dtype.itemsize, rows_per_partition)
-            self._compare(found, stamp.path, first)
-            for part in _gathered(groups, step):
-                self._parts.append((number, part))
-                sizes.append(sum(groups[g] for g in part))
-        self.sizes = tuple(sizes)
+            self._compare(kinds, stamp.path, first)
         self.n_columns = len(self._columns)
         self.names = tuple(self._columns)
+        self.target_name = target
+        self._divide(groups, split)
+
+    def _divide(self, groups, split):
+        """Make parts of row groups, given as numbers of rows for each file."""
+        widths = [_MOST_CATEGORIES if kind == "text" else 1 for kind in self._columns.values()]
+        row_bytes = self.dtype.itemsize * sum(widths)
+        n_rows = sum(map(sum, groups))
+        step = split.step(n_rows, row_bytes)
+        self._parts = [(number, part) for number, sizes in enumerate(groups) for part in _gathered(sizes, step)]
+        self.sizes = tuple(sum(groups[number][g] for g in part) for number, part in self._parts)
+        for i, size in enumerate(self.sizes):
+            split.check_part(n_rows, size, row_bytes, self.where(i))
 
     def _choose(self, kinds, columns, file):
         """Set the feature columns and their kinds; say which are left out."""
@@ -137,6 +155,33 @@ class ParquetSource:
         number, groups = self._parts[i]
         words = f"row group {groups[0]}" if len(groups) == 1 else f"row groups {groups[0]} to {groups[-1]}"
         return f"{self._files[number].path.name}, {words}"
+
+
+def guess_target(path):
+    """Return the column that is likely the target, by its name or as the last one, and a sentence that says so."""
+    file, names = _usable_columns(path)
+    lowered = [name.strip().lower() for name in names]
+    for known in TARGET_NAMES:
+        if known in lowered:
+            chosen = names[lowered.index(known)]
+            return chosen, (f"The column {chosen!r} was taken as the target, because of its name.",)
+    if not names:
+        raise DataError(f"{file}: there is no column of numbers or text.")
+    return names[-1], (f"The last column, {names[-1]!r}, was taken as the target.",)
+
+
+def columns_among(path, wanted):
+    """Return those of the names wanted that the files have; all columns, if it is none."""
+    _, names = _usable_columns(path)
+    return [name for name in names if name in wanted] or None
+
+
+def _usable_columns(path):
+    """Return the first file, and its columns of numbers and text."""
+    file = files_in(path, ENDINGS, "Parquet files")[0]
+    with one_sentence(file), _pyarrow_parquet(path).ParquetFile(file) as opened:
+        kinds = _column_kinds(opened.schema_arrow)
+    return file, [name for name, kind in kinds.items() if kind is not None]
 
 
 def _pyarrow_parquet(path):

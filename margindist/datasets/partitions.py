@@ -1,7 +1,8 @@
 """Rows in parts, loaded one at a time: training data larger than memory."""
 
+import copy
 import os
-import re
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -17,11 +18,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from margindist.datasets.dataset import DataError
 from margindist.datasets.encoding import fit_encoder, tidy
-from margindist.datasets.parquet import ParquetSource
-from margindist.datasets.sources import ArraySource, NpySource, SvmlightSource, in_memory, rows_in_part
+from margindist.datasets.parquet import ParquetSource, columns_among, guess_target
+from margindist.datasets.sources import ArraySource, NpySource, Split, SvmlightSource, in_memory, kind_of_file
 from margindist.spaces.partitions import Encoder, LocalPlace, Piece
-
-_SIZES = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
 
 
 class Partitions:
@@ -32,7 +31,8 @@ class Partitions:
     ``score`` likewise. Labels and weights are part of it. The optimum is that of the same rows in memory.
 
     A fit reads all parts once per round. In memory are the part that is worked on, the next one, and what the solver
-    keeps for every row (:mod:`margindist.spaces.partitions`).
+    keeps for every row: at most 100 bytes. With ``memory`` the constructors choose the size of parts so that all of it
+    fits, or say what is needed.
 
     Parameters
     ----------
@@ -57,6 +57,8 @@ class Partitions:
         float32 if that is what the files hold, else float64.
     notes : tuple of str
         Sentences: what was guessed or left out.
+    name, target_name : str
+        Name of the file or folder without its ending, and of the labels.
 
     Examples
     --------
@@ -76,6 +78,7 @@ class Partitions:
 
     def __init__(self, source: Any, transformers: tuple = ()):
         self._source = source
+        self._watch = None
         self.transformers = tuple(transformers)
         self.sizes = tuple(source.sizes)
         self.n_partitions = len(self.sizes)
@@ -83,6 +86,7 @@ class Partitions:
         if not self.n_rows:
             raise DataError("Partitions: there are no rows in any part.")
         self.notes = source.notes
+        self.name, self.target_name = source.label, source.target_name
         self.dtype, self.n_features, self.feature_names = source.dtype, source.n_columns, source.names
         if self.transformers:
             X = self[next(i for i, size in enumerate(self.sizes) if size)].X
@@ -96,6 +100,7 @@ class Partitions:
         sample_weight: Any = None,
         *,
         rows_per_partition: int | None = None,
+        memory: str | int | None = None,
     ) -> Self:
         """Make parts of arrays that are in memory, or that the system maps into it.
 
@@ -109,14 +114,16 @@ class Partitions:
             How often each row counts.
         rows_per_partition : int, default=None
             Rows of a part where X is in one; None makes parts of 64 MB.
+        memory : str or int, default=None
+            Instead of that, the most memory that a fit shall take, such as "2GB": parts are as small as that asks for.
 
         Returns
         -------
         Partitions
         """
-        _check_rows_per_partition(rows_per_partition)
+        split = Split.of(rows_per_partition, memory)
         if isinstance(X, np.memmap) and X.ndim == 2 and isinstance(X.filename, (str, os.PathLike)):
-            return cls(NpySource(X, y, sample_weight, rows_per_partition, None, None))
+            return cls(NpySource(X, y, sample_weight, split, None, None))
         if isinstance(X, (list, tuple)):
             if not X:
                 raise DataError("Partitions.from_arrays: expected at least one part, got an empty list.")
@@ -129,7 +136,7 @@ class Partitions:
             return cls(ArraySource([Piece(_as_table(part), *rest) for part, *rest in zip(X, *beside, strict=True)]))
         X = _as_table(X)
         beside = [in_memory(y, X.shape[0], "labels"), in_memory(sample_weight, X.shape[0], "sample weights")]
-        step = rows_in_part(X.shape[1], 8, rows_per_partition)
+        step = split.step(X.shape[0], 8 * X.shape[1])
         take = X.iloc.__getitem__ if hasattr(X, "iloc") else X.__getitem__
         spans = [(first, min(first + step, X.shape[0])) for first in range(0, X.shape[0], step)]
         return cls(ArraySource([Piece(take(slice(*span)), *(rows.read(*span) for rows in beside)) for span in spans]))
@@ -142,6 +149,7 @@ class Partitions:
         sample_weight: str | os.PathLike | ArrayLike | None = None,
         *,
         rows_per_partition: int | None = None,
+        memory: str | int | None = None,
         feature_names: Sequence[str] | None = None,
         dtype: DTypeLike | None = None,
     ) -> Self:
@@ -157,6 +165,8 @@ class Partitions:
             How often each row counts, likewise.
         rows_per_partition : int, default=None
             Rows of a part; None makes parts of 64 MB.
+        memory : str or int, default=None
+            Instead of that, the most memory that a fit shall take, such as "2GB": parts are as small as that asks for.
         feature_names : sequence of str, default=None
             Names of the columns.
         dtype : {float32, float64}, default=None
@@ -166,8 +176,8 @@ class Partitions:
         -------
         Partitions
         """
-        _check_rows_per_partition(rows_per_partition)
-        return cls(NpySource(X, y, sample_weight, rows_per_partition, feature_names, _checked_dtype(dtype)))
+        split = Split.of(rows_per_partition, memory)
+        return cls(NpySource(X, y, sample_weight, split, feature_names, _checked_dtype(dtype)))
 
     @classmethod
     def from_parquet(
@@ -178,6 +188,7 @@ class Partitions:
         weight: str | None = None,
         columns: Sequence[str] | None = None,
         rows_per_partition: int | None = None,
+        memory: str | int | None = None,
         dtype: DTypeLike | None = None,
     ) -> Self:
         """Read a Parquet file, or a folder of such files with the same columns, by row groups.
@@ -196,6 +207,8 @@ class Partitions:
         rows_per_partition : int, default=None
             Row groups that follow each other in a file are read together up to so many rows; None is as many as make 64
             MB. A row group is never split: a file with large ones takes their memory.
+        memory : str or int, default=None
+            Instead of that, the most memory that a fit shall take, such as "2GB": parts are as small as that asks for.
         dtype : {float32, float64}, default=None
             Type of the features in memory; None is float32 if all columns of numbers are that, else float64.
 
@@ -203,8 +216,8 @@ class Partitions:
         -------
         Partitions
         """
-        _check_rows_per_partition(rows_per_partition)
-        return cls(ParquetSource(path, target, weight, columns, rows_per_partition, _checked_dtype(dtype)))
+        split = Split.of(rows_per_partition, memory)
+        return cls(ParquetSource(path, target, weight, columns, split, _checked_dtype(dtype)))
 
     @classmethod
     def from_svmlight(
@@ -213,6 +226,7 @@ class Partitions:
         *,
         n_features: int | None = None,
         rows_per_partition: int | None = None,
+        memory: str | int | None = None,
         dtype: DTypeLike | None = None,
     ) -> Self:
         """Read LIBSVM text, cut where lines end; the file is read once to find its columns and check its lines.
@@ -225,6 +239,8 @@ class Partitions:
             Number of columns, if the file may lack the last ones.
         rows_per_partition : int, default=None
             About how many rows a part has; None makes parts of 32 MB of text.
+        memory : str or int, default=None
+            Instead of that, the most memory that a fit shall take, such as "2GB": parts are as small as that asks for.
         dtype : {float32, float64}, default=None
             Type of the values in memory; None is float32 where that is exact for all of a file above 64 MB, else
             float64, as in :func:`read_file`.
@@ -233,8 +249,74 @@ class Partitions:
         -------
         Partitions
         """
-        _check_rows_per_partition(rows_per_partition)
-        return cls(SvmlightSource(path, n_features, rows_per_partition, _checked_dtype(dtype)))
+        split = Split.of(rows_per_partition, memory)
+        return cls(SvmlightSource(path, n_features, split, _checked_dtype(dtype)))
+
+    @classmethod
+    def from_path(
+        cls,
+        path: str | os.PathLike,
+        target: str | None = None,
+        *,
+        labels: str | os.PathLike | None = None,
+        memory: str | int | None = None,
+        predicting: Sequence[str] | None = None,
+    ) -> Self:
+        """Read a file or folder in the way that its ending asks for: Parquet, NPY, or else LIBSVM text.
+
+        Parameters
+        ----------
+        path : path
+            The file or folder.
+        target : str, default=None
+            Column of the labels of Parquet files. None guesses: a column called target, class, label, y or the like, or
+            else the last; ``notes`` says which.
+        labels : path, default=None
+            NPY file or folder with the labels of NPY files.
+        memory : str or int, default=None
+            The most memory that a fit shall take, such as "2GB".
+        predicting : sequence of str, default=None
+            For rows to be predicted, which need no labels: the columns to read, of those that Parquet files have.
+
+        Returns
+        -------
+        Partitions
+        """
+        kind = kind_of_file(path)
+        if labels is not None and kind != "npy":
+            raise DataError(f"{path}: only NPY files have their labels in another file, so labels cannot be {labels}.")
+        if target is not None and kind != "parquet":
+            raise DataError(f"{path}: only Parquet files have columns with names, so target cannot be {target!r}.")
+        if kind == "npy":
+            return cls.from_npy(path, labels, memory=memory)
+        if kind == "svmlight":
+            return cls.from_svmlight(path, memory=memory)
+        if predicting is not None:
+            return cls.from_parquet(path, columns=columns_among(path, predicting), memory=memory)
+        note = ()
+        if target is None:
+            target, note = guess_target(path)
+        made = cls.from_parquet(path, target, memory=memory)
+        made.notes = (*note, *made.notes)
+        return made
+
+    def watched(self, report: Callable[[str], None] | None = None, seconds: float = 10.0) -> "Partitions":
+        """Return the same rows, which say how far a fit has come in reading them.
+
+        Parameters
+        ----------
+        report : callable, default=None
+            Called with a sentence; None prints it.
+        seconds : float, default=10.0
+            From one sentence to the next, at least.
+
+        Returns
+        -------
+        Partitions
+        """
+        made = copy.copy(self)
+        made._watch = _Watch(self.n_partitions, report or print, seconds)
+        return made
 
     def __len__(self) -> int:
         return self.n_partitions
@@ -269,7 +351,7 @@ class Partitions:
         -------
         Partitions
         """
-        return Partitions(self._source, (*self.transformers, fit_encoder(self._features())))
+        return self._with(fit_encoder(self._features()))
 
     def transformed(self, transformer: Any) -> "Partitions":
         """Return the same rows with a transformer applied whenever a part is loaded.
@@ -296,7 +378,12 @@ class Partitions:
             transformer = clone(transformer)
             for X in self._features():
                 transformer.partial_fit(X)
-        return Partitions(self._source, (*self.transformers, transformer))
+        return self._with(transformer)
+
+    def _with(self, transformer):
+        made = Partitions(self._source, (*self.transformers, transformer))
+        made.notes, made._watch = self.notes, self._watch
+        return made
 
     def pipeline(self, model: Any) -> Pipeline:
         """Return a pipeline that applies the transformers, then a model: it takes rows as the files have them.
@@ -394,6 +481,8 @@ class Partitions:
                 f"{self._source.where(i)}: there are no labels; name a target, or give y, where the parts are made."
             )
         self._refuse_text(piece.X)
+        if self._watch is not None:
+            self._watch.loaded(i)
         return piece
 
     def _refuse_text(self, X):
@@ -434,22 +523,23 @@ class Partitions:
             raise DataError(f"{self._source.where(i)}: {sentence}.") from error
 
 
-def parse_bytes(text: str | int) -> int:
-    """Return a size in bytes: 2GB, 500 MB, 1.5g or a number.
+class _Watch:
+    """Says now and then how far the reading has come; a pass begins where a part comes before the last one."""
 
-    Parameters
-    ----------
-    text : str or int
-        The size.
+    def __init__(self, n_parts, report, seconds):
+        self._n_parts, self._report, self._seconds = n_parts, report, seconds
+        self._passes, self._last = 0, n_parts
+        self._begun = self._said = time.monotonic()
 
-    Returns
-    -------
-    int
-    """
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)I?B?\s*", str(text), flags=re.IGNORECASE)
-    if found is None:
-        raise ValueError(f"expected a size such as 500MB or 2GB, got {text!r}.")
-    return int(float(found[1]) * _SIZES[found[2].upper()])
+    def loaded(self, i):
+        """Take note of a part."""
+        if i <= self._last:
+            self._passes += 1
+        self._last = i
+        now = time.monotonic()
+        if now - self._said >= self._seconds:
+            self._said = now
+            self._report(f"pass {self._passes}: {i + 1} of {self._n_parts} parts read ({now - self._begun:.0f} s)")
 
 
 def _as_table(X):
@@ -480,15 +570,6 @@ def _stacked(values):
             )
         return pd.DataFrame(stacked)
     return np.concatenate(values)
-
-
-def _check_rows_per_partition(rows_per_partition):
-    if rows_per_partition is not None and (
-        not isinstance(rows_per_partition, (int, np.integer)) or rows_per_partition < 1
-    ):
-        raise DataError(
-            f"Partitions: rows_per_partition must be None or a positive integer, got {rows_per_partition!r}."
-        )
 
 
 def _checked_dtype(dtype):

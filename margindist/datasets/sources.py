@@ -1,8 +1,9 @@
 """Files that are read in parts: NPY and LIBSVM text; a part is read when it is asked for, and never kept.
 
-A source has ``sizes`` (rows of each part), ``n_columns``, ``names`` (of the columns, or None), ``dtype``, ``notes``
-(sentences on what was guessed or left out), ``read(i)``, which returns a :class:`~margindist.spaces.partitions.Piece`,
-and ``where(i)``, which says in words where part i is. It pickles as paths.
+A source has a ``label``, ``sizes`` (rows of each part), ``n_columns``, ``names`` (of the columns, or None), the
+``target_name``, ``dtype``, ``notes`` (sentences on what was guessed or left out), ``read(i)``, which returns a
+:class:`~margindist.spaces.partitions.Piece`, and ``where(i)``, which says in words where part i is. It pickles as
+paths.
 
 Files are opened anew for every part and never mapped into memory: a file that is shortened during a fit is then an
 error and not the death of the process, and address space is not what limits its size. Length and time of the last
@@ -12,6 +13,7 @@ change must stay what they were when the file was first looked at: an optimum of
 import math
 import mmap
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,6 +26,10 @@ from margindist.datasets.svmlight import LARGE, as_csr, read_entries, whole_labe
 from margindist.spaces.partitions import Piece
 
 PART_BYTES = 1 << 26  # of numbers in a part, unless told otherwise
+STATE_BYTES = 100  # that a solver keeps per row at most: margins, multipliers, slacks, labels and weights
+INTERPRETER_BYTES = 400 * 10**6  # of Python with all libraries and compiled code
+COPIES = 5  # of a part, see :class:`Split`
+_FEWEST_ROWS = 256  # of a part: below, a round is nothing but overhead
 
 
 class Stamp(NamedTuple):
@@ -73,11 +79,83 @@ def files_in(path, endings, what):
     return found
 
 
-def rows_in_part(n_columns, itemsize, rows_per_partition):
-    """Return how many rows a part has: as asked for, or as many as make 64 MB."""
-    if rows_per_partition is not None:
-        return rows_per_partition
-    return max(1, PART_BYTES // max(1, n_columns * itemsize))
+def kind_of_file(path):
+    """Return "parquet", "npy" or "svmlight" by the ending of a file, or of the files in a folder."""
+    path = Path(path)
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file or folder.")
+    kinds = {".parquet": "parquet", ".pq": "parquet", ".npy": "npy"}
+    endings = [file.suffix.lower() for file in sorted(path.iterdir())] if path.is_dir() else [path.suffix.lower()]
+    found = {kinds[ending] for ending in endings if ending in kinds}
+    if len(found) == 1:
+        return found.pop()
+    if path.is_dir():
+        raise DataError(f"{path}: expected a folder of Parquet files or of NPY files, got {len(endings)} others.")
+    if endings[0] in (".csv", ".tsv", ".tab", ".arff", ".npz", ".gz", ".bz2", ".xz"):
+        raise DataError(
+            f"{path}: files that end with {endings[0]} are read whole, not in parts; write Parquet, NPY or LIBSVM text."
+        )
+    return "svmlight"
+
+
+class Split(NamedTuple):
+    """How many rows a part has: as asked for, as many as the memory allows, or 64 MB of them.
+
+    In memory at once are at most five copies of a part: the one that is worked on, with what a solver makes of its
+    rows, the next one, and what is decoded or transformed on the way to it; beside them the interpreter with its
+    libraries, and what a solver keeps for each of all rows.
+    """
+
+    rows: int | None = None
+    memory: int | None = None
+
+    @classmethod
+    def of(cls, rows_per_partition, memory):
+        """Check what a user gives."""
+        if rows_per_partition is not None and memory is not None:
+            raise DataError("Partitions: give rows_per_partition or memory, not both.")
+        if rows_per_partition is not None:
+            whole = isinstance(rows_per_partition, (int, np.integer)) and not isinstance(rows_per_partition, bool)
+            if not whole or rows_per_partition < 1:
+                raise DataError(
+                    f"Partitions: rows_per_partition must be None or a positive integer, got {rows_per_partition!r}."
+                )
+        return cls(rows_per_partition, None if memory is None else parse_bytes(memory))
+
+    def step(self, n_rows, row_bytes):
+        """Return the rows of a part, of so many in all that take so many bytes each."""
+        if self.rows is not None:
+            return self.rows
+        if self.memory is None:
+            return max(1, PART_BYTES // max(1, row_bytes))
+        left = self.memory - INTERPRETER_BYTES - n_rows * STATE_BYTES
+        step = min(left // COPIES, PART_BYTES) // max(1, row_bytes)
+        if step < min(n_rows, _FEWEST_ROWS):
+            needed = INTERPRETER_BYTES + n_rows * STATE_BYTES + COPIES * row_bytes * min(n_rows, _FEWEST_ROWS)
+            raise DataError(
+                f"Partitions: {n_rows} rows, of which a solver keeps {STATE_BYTES} bytes each, do not fit into the "
+                f"{self.memory / 1e9:.3g} GB of memory given; give at least {needed / 1e9:.3g}."
+            )
+        return step
+
+    def check_part(self, n_rows, n_in_part, row_bytes, where):
+        """Raise an error if a part that cannot be divided is larger than the memory allows."""
+        if self.memory is None:
+            return
+        needed = INTERPRETER_BYTES + n_rows * STATE_BYTES + COPIES * n_in_part * row_bytes
+        if needed > self.memory:
+            raise DataError(
+                f"{where}: has {n_in_part} rows, with which a fit takes {needed / 1e9:.3g} GB, more than the "
+                f"{self.memory / 1e9:.3g} given; write the file anew with smaller row groups, or give more memory."
+            )
+
+
+def parse_bytes(size):
+    """Return a size in bytes: 2GB, 500 MB, 1.5g or a number."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?B)?\s*", str(size), flags=re.IGNORECASE)
+    if found is None:
+        raise DataError(f"Partitions: memory must be a size such as 500MB or 2GB, got {size!r}.")
+    return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
 
 
 def kept_dtype(dtype):
@@ -161,14 +239,16 @@ class NpySource:
     """Rows of NPY files; labels and weights in files of their own, or in memory."""
 
     notes = ()
+    target_name = "y"
 
-    def __init__(self, X, y, sample_weight, rows_per_partition, feature_names, dtype):
+    def __init__(self, X, y, sample_weight, split, feature_names, dtype):
         mapped = NpyFile.of_memmap(X) if isinstance(X, np.memmap) else None
         if mapped is None:
             self._files = [NpyFile.of(file, 2) for file in files_in(X, (".npy",), "NPY files")]
         else:
             self._files = [mapped]
         first = self._files[0]
+        self.label = first.stamp.path.stem if len(self._files) == 1 else first.stamp.path.parent.name
         self.n_columns = first.shape[1]
         for file in self._files:
             if file.shape[1] != self.n_columns:
@@ -185,7 +265,7 @@ class NpySource:
             raise DataError(
                 f"{first.stamp.path}: has {self.n_columns} columns, but feature_names has {len(self.names)}."
             )
-        step = rows_in_part(self.n_columns, self.dtype.itemsize, rows_per_partition)
+        step = split.step(sum(file.shape[0] for file in self._files), self.n_columns * self.dtype.itemsize)
         self._parts = [
             (k, start, min(start + step, file.shape[0]))
             for k, file in enumerate(self._files)
@@ -246,6 +326,8 @@ class ArraySource:
     """Arrays, CSR matrices or data frames that are in memory already; for trying things out, and for tests."""
 
     notes = ()
+    label = "arrays"
+    target_name = "y"
 
     def __init__(self, pieces):
         shapes = [piece.X.shape for piece in pieces]
@@ -290,12 +372,16 @@ class SvmlightSource:
     """
 
     names = None
+    target_name = "label"
 
-    def __init__(self, path, n_features, rows_per_partition, dtype):
+    def __init__(self, path, n_features, split, dtype):
         self._stamp = Stamp.of(path)
+        self.label = self._stamp.path.stem
         self._refuse_compressed()
         self._lines = None
-        self._edges = self._cut(PART_BYTES // 2 if rows_per_partition is None else self._bytes_of(rows_per_partition))
+        row_bytes = self._bytes_per_row()
+        step = split.step(self._stamp.size // row_bytes + 1, 2 * row_bytes)  # CSR takes up to twice its text
+        self._edges = self._cut(step * row_bytes)
         self._scan(n_features, dtype)
 
     def _refuse_compressed(self):
@@ -306,11 +392,11 @@ class SvmlightSource:
         if head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")):
             raise DataError(f"{self._stamp.path}: a compressed file cannot be read from the middle; unpack it first.")
 
-    def _bytes_of(self, n_rows):
-        """Return about how many bytes so many rows take, by the first of them."""
+    def _bytes_per_row(self):
+        """Return about how many bytes of text a row takes, by the first of them."""
         with one_sentence(self._stamp.path), open(self._stamp.path, "rb") as file:
             head = file.read(1 << 20)
-        return max(1, len(head) * n_rows // max(1, head.count(b"\n")))
+        return max(1, len(head) // max(1, head.count(b"\n")))
 
     def _cut(self, step):
         """Return where parts begin, and where the last ends."""
