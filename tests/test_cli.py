@@ -447,3 +447,68 @@ def test_a_store_that_turns_into_garbage_ends_the_run_in_a_sentence(folder, caps
     assert "not a file of results" in capsys.readouterr().err
     assert store.read_bytes().startswith(b"garbage")
     assert sorted(os.listdir()) == ["flowers.csv", store.name]
+
+
+# ---------------------------------------------------------------------- files in parts
+
+
+@pytest.fixture
+def table(folder):
+    """The flowers as Parquet: a file of small row groups, and a folder of files."""
+    frame = pd.read_csv("flowers.csv")
+    frame.to_parquet("flowers.parquet", row_group_size=20)
+    Path("flowers").mkdir()
+    for number in range(3):
+        frame[number::3].to_parquet(Path("flowers", f"{number}.parquet"), row_group_size=9)
+    return frame
+
+
+def test_predictions_of_a_file_in_parts_are_those_of_the_file(table, capsys):
+    assert run(["fit", "flowers.csv", "--method", "mamc", "--quick", "-o", "flowers.model"]) == 0
+    for ending in ("csv", "parquet"):
+        read = pd.read_csv if ending == "csv" else pd.read_parquet
+        assert run(["predict", "flowers.model", "flowers.parquet", "-o", f"whole.{ending}"]) == 0
+        whole = capsys.readouterr().out.splitlines()[-2]
+        assert run(["predict", "flowers.model", "flowers.parquet", "--memory", "1GB", "-o", f"parts.{ending}"]) == 0
+        assert capsys.readouterr().out.splitlines()[-2] == whole
+        pd.testing.assert_frame_equal(read(f"parts.{ending}"), read(f"whole.{ending}"))
+        assert run(["predict", "flowers.model", "flowers", "-o", f"folder.{ending}"]) == 0
+        assert capsys.readouterr().out.splitlines()[-2] == whole
+        assert len(read(f"folder.{ending}")) == 80
+    assert run(["predict", "flowers.model", "flowers"]) == 0
+    assert capsys.readouterr().out == Path("folder.csv").read_text()
+
+
+def test_a_part_that_cannot_be_predicted_leaves_no_file(table, capsys):
+    assert run(["fit", "flowers.csv", "--method", "mamc", "--quick", "-o", "flowers.model"]) == 0
+    table[2::3].drop(columns="age").to_parquet(Path("flowers", "2.parquet"))
+    capsys.readouterr()
+    assert run(["predict", "flowers.model", "flowers", "-o", "new.csv"]) == 1
+    assert "2.parquet: lacks the column 'age'" in capsys.readouterr().err
+    content = Path("flowers", "1.parquet").read_bytes()
+    Path("flowers", "2.parquet").write_bytes(content[:4] + bytes(200) + content[204:])
+    assert run(["predict", "flowers.model", "flowers", "-o", "new.csv"]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not list(Path().glob("*new*"))
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["fit", "flowers.csv", "--memory", "1GB"], "flowers.csv: files that end with .csv are read whole"),
+        (["fit", "flowers.parquet", "--memory", "lots"], "memory must be a size such as 500MB or 2GB, got 'lots'"),
+        (["fit", "flowers.parquet", "--memory", "1MB"], "do not fit into the 0.001 GB of memory given; give at least"),
+        (["fit", "flowers", "--labels", "y.npy"], "only NPY files have their labels in another file"),
+        (["fit", "flowers", "--target", "colou"], "there is no column 'colou' for the target"),
+        (["fit", "X.npy"], "name the file that has them by --labels"),
+        (["fit", "X.npy", "--target", "y"], "only Parquet files have columns with names"),
+        (["fit", "empty"], "expected a folder of Parquet files or of NPY files"),
+    ],
+)
+def test_what_cannot_be_read_in_parts_is_one_sentence(table, capsys, arguments, words):
+    np.save("X.npy", np.ones((4, 2)))
+    Path("empty").mkdir()
+    assert run([*arguments, "-o", "m.model"]) == 1
+    err = capsys.readouterr().err
+    assert words in err and len(err.splitlines()) == 1
+    assert not Path("m.model").exists()
