@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 
 from margindist.estimators._parameters import ParametersMixin
+from margindist.estimators._partitioned import PartitionedMixin
 from margindist.estimators._prediction import PredictionMixin
 from margindist.estimators._problems import ProblemsMixin
 from margindist.estimators._training_data import TrainingDataMixin
@@ -84,6 +85,7 @@ class MarginClassifier(
     ParametersMixin,
     TrainingDataMixin,
     ProblemsMixin,
+    PartitionedMixin,
     PredictionMixin,
     CallbackSupportMixin,
     ClassifierMixin,

@@ -64,16 +64,16 @@ class ObjectiveClassifier(MarginClassifier):
             cls.__init__ = _constructor(objective)
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Parameters
         ----------
-        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+        X : {array-like, sparse matrix} of shape (n_samples, n_features), or data in partitions
             Training samples, or their Gram matrix for ``kernel="precomputed"``. float32 and float64 are not copied.
 
         y : array-like of shape (n_samples,)
-            Labels of any kind.
+            Labels of any kind; None where they are part of data in partitions.
 
         sample_weight : array-like of shape (n_samples,), default=None
             How often each row counts: 2 is the row twice, 0 its absence.
@@ -84,6 +84,8 @@ class ObjectiveClassifier(MarginClassifier):
             Itself.
         """
         self._check_parameters()
+        if hasattr(X, "map_rows"):
+            return self._fit_partitions(X, y, sample_weight)
         data = self._validate_training_data(X, y, sample_weight)
         objective = self._objective(*(float(getattr(self, name)) for name in self._objective._fields))
         self.solver_ = self.solver

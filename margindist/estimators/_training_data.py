@@ -61,7 +61,8 @@ class TrainingDataMixin:
             raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
         codes = np.zeros(len(y), dtype=np.intp)
         codes[present] = self._encode_piece(y[present], classes, first) if piece else self._encode(y[present])
-        weights = self._weights_in_range(sample_weights * self._class_weights(codes, sample_weights, y)[codes])
+        totals = np.bincount(codes, weights=sample_weights, minlength=len(self.classes_))
+        weights = self._weights_in_range(sample_weights * self._class_weights(totals, y)[codes])
         if weights.all():
             return TrainingData(X, codes, weights, sample_weights, None, len(y))
         kept = np.flatnonzero(weights)
@@ -147,8 +148,8 @@ class TrainingDataMixin:
                 f"{column if names is None else repr(names[column])}; scale the features, for instance by MaxAbsScaler."
             )
 
-    def _class_weights(self, codes, sample_weights, y):
-        """Return one weight per class; "balanced" gives every class the same total.
+    def _class_weights(self, totals, y):
+        """Return one weight per class, of which the samples' weights are known in total; "balanced" makes these equal.
 
         A label may have a weight that occurs in ``y`` only with samples of weight zero.
         """
@@ -156,8 +157,7 @@ class TrainingDataMixin:
         if wanted is None:
             return np.ones(len(self.classes_))
         if isinstance(wanted, str):
-            totals = np.bincount(codes, weights=sample_weights, minlength=len(self.classes_))
-            return sample_weights.sum() / (len(self.classes_) * totals)
+            return totals.sum() / (len(self.classes_) * totals)
         unknown = set(wanted) - set(self.classes_.tolist()) - set(np.unique(y).tolist())
         if unknown:
             raise ValueError(
