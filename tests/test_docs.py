@@ -15,6 +15,7 @@ from sklearn.base import ClassifierMixin
 
 import margindist
 import margindist.compare
+import margindist.dask
 import margindist.datasets
 import margindist.margins
 import margindist.methods
@@ -25,6 +26,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
 MODULES = (
     margindist,
+    margindist.dask,
     margindist.margins,
     margindist.datasets,
     margindist.compare,

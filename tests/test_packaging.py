@@ -12,7 +12,7 @@ def _versions(requirements, sign):
     found = {}
     for requirement in requirements:
         name, version = requirement.split(sign)
-        found[name] = tuple(int(number) for number in re.sub(r"(\.0)+$", "", version).split("."))
+        found[name.partition("[")[0]] = tuple(int(number) for number in re.sub(r"(\.0)+$", "", version).split("."))
     return found
 
 

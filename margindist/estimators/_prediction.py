@@ -8,8 +8,9 @@ from numpy.typing import ArrayLike
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from margindist.dask import as_partitions
 from margindist.estimators._training_data import largest_value
-from margindist.spaces.partitions import Round
+from margindist.spaces.partitions import Round, drive
 from margindist.spaces.rows import as_matrix
 
 
@@ -36,9 +37,10 @@ class PredictionMixin:
         Returns
         -------
         ndarray of shape (n_samples,) or (n_samples, n_classes)
-            Positive scores speak for ``classes_[1]``, or for each class against the rest.
+            Positive scores speak for ``classes_[1]``, or for each class against the rest. Lazy for Dask collections.
         """
         check_is_fitted(self)
+        X = as_partitions(X)
         if hasattr(X, "map_rows"):
             return self._on_partitions(X, self.decision_function)
         X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
@@ -77,8 +79,10 @@ class PredictionMixin:
         Returns
         -------
         ndarray of shape (n_samples,)
+            Lazy for Dask collections.
         """
         check_is_fitted(self)
+        X = as_partitions(X)
         if hasattr(X, "map_rows"):
             return self._on_partitions(X, self.predict)
         values = self.decision_function(X)
@@ -102,16 +106,18 @@ class PredictionMixin:
         -------
         float
         """
+        X = as_partitions(X)
         if not hasattr(X, "map_rows"):
             return super().score(X, y, sample_weight)
         check_is_fitted(self)
         self._check_names(X)
         place = X.place(y, sample_weight)
         try:
-            place.open(_Predicted, [(self,)])
-            (counted,) = place.run([(0, Round("count"))])
+            (counted,) = drive(place, _Predicted, [(self,)], _count)
         finally:
             place.close()
+        if counted is None:
+            raise ValueError(f"{type(self).__name__}: expected samples to predict, but all partitions are empty.")
         return float(counted["right"] / counted["weight"])
 
     def _on_partitions(self, X, method):
@@ -138,6 +144,10 @@ class _WithoutNames:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "X does not have valid feature names", UserWarning)
             return self._method(X)
+
+
+def _count(k, start):
+    return (yield Round("count"))
 
 
 class _Predicted:

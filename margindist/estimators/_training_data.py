@@ -9,6 +9,8 @@ from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
+from margindist.dask import as_partitions
+
 # Solvers multiply and divide by sums of squares, and by products of two of those: with numbers between these bounds no
 # such product overflows or vanishes, whatever the number of rows.
 _SMALLEST, _LARGEST = 1e-70, 1e70
@@ -42,6 +44,11 @@ class TrainingDataMixin:
 
         With ``piece``, X is one piece of the data: the labels there are come from ``classes`` at the first piece.
         """
+        if hasattr(as_partitions(X), "map_rows"):
+            raise TypeError(
+                f"{type(self).__name__} with these parameters needs rows in memory, got {type(X).__name__}; make an "
+                f"array of it (X.compute() with Dask), or choose a solver that works in rounds over partitions."
+            )
         first = not (piece and hasattr(self, "classes_"))
         form = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         X, y = validate_data(self, X, y, reset=first, ensure_all_finite=False, **form)
