@@ -80,6 +80,7 @@ class ParquetSource:
         step = split.step(n_rows, row_bytes)
         self._parts = [(number, part) for number, sizes in enumerate(groups) for part in _gathered(sizes, step)]
         self.sizes = tuple(sum(groups[number][g] for g in part) for number, part in self._parts)
+        self.spare_bytes = split.spare(n_rows, max(self.sizes, default=0) * row_bytes)
         for i, size in enumerate(self.sizes):
             split.check_part(n_rows, size, row_bytes, self.where(i))
 

@@ -30,9 +30,10 @@ class Partitions:
     solvers work in rounds take it for X: ``LDMClassifier().fit(rows)``, ``decision_function``, ``predict`` and
     ``score`` likewise. Labels and weights are part of it. The optimum is that of the same rows in memory.
 
-    A fit reads all parts once per round. In memory are the part that is worked on, the next one, and what the solver
-    keeps for every row: at most 100 bytes. With ``memory`` the constructors choose the size of parts so that all of it
-    fits, or say what is needed.
+    A fit reads all parts in most of its rounds. In memory are the part that is worked on, the next one, what the solver
+    keeps for every row (about 45 bytes for two classes, and 30 for each class beyond two), and copies of the rows that
+    it needs most, of at most 1 GB. With ``memory`` the constructors choose the size of parts and of these copies so that
+    all of it fits, or say what is needed.
 
     Parameters
     ----------
@@ -465,7 +466,9 @@ class Partitions:
         labels = in_memory(y, self.n_rows, "labels")
         weights = in_memory(sample_weight, self.n_rows, "sample weights")
         loader = Encoder(partial(self._piece, labels, weights), self._source.where)
-        return LocalPlace(loader, self.n_partitions, n_jobs=n_jobs, read_ahead=1)
+        place = LocalPlace(loader, self.n_partitions, n_jobs=n_jobs, read_ahead=1)
+        place.spare_bytes = self._source.spare_bytes // self.n_partitions
+        return place
 
     def _piece(self, labels, weights, i):
         """Return part i for an estimator, whose words an error is not to need."""

@@ -1,9 +1,9 @@
 """Files that are read in parts: NPY and LIBSVM text; a part is read when it is asked for, and never kept.
 
 A source has a ``label``, ``sizes`` (rows of each part), ``n_columns``, ``names`` (of the columns, or None), the
-``target_name``, ``dtype``, ``notes`` (sentences on what was guessed or left out), ``read(i)``, which returns a
-:class:`~margindist.spaces.partitions.Piece`, and ``where(i)``, which says in words where part i is. It pickles as
-paths.
+``target_name``, ``dtype``, ``notes`` (sentences on what was guessed or left out), ``spare_bytes`` (memory that is
+left for copies of rows), ``read(i)``, which returns a :class:`~margindist.spaces.partitions.Piece`, and ``where(i)``,
+which says in words where part i is. It pickles as paths.
 
 Files are opened anew for every part and never mapped into memory: a file that is shortened during a fit is then an
 error and not the death of the process, and address space is not what limits its size. Length and time of the last
@@ -26,7 +26,8 @@ from margindist.datasets.svmlight import LARGE, as_csr, read_entries, whole_labe
 from margindist.spaces.partitions import Piece
 
 PART_BYTES = 1 << 26  # of numbers in a part, unless told otherwise
-STATE_BYTES = 100  # that a solver keeps per row at most: margins, multipliers, slacks, labels and weights
+STATE_BYTES = 45  # that a solver for two classes keeps per row: labels, weights, margins, multipliers, slacks
+SPARE_BYTES = 10**9  # for copies of the rows that a solver works on most, unless told otherwise
 INTERPRETER_BYTES = 400 * 10**6  # of Python with all libraries and compiled code
 COPIES = 5  # of a part, see :class:`Split`
 _FEWEST_ROWS = 256  # of a part: below, a round is nothing but overhead
@@ -137,6 +138,12 @@ class Split(NamedTuple):
                 f"{self.memory / 1e9:.3g} GB of memory given; give at least {needed / 1e9:.3g}."
             )
         return step
+
+    def spare(self, n_rows, part_bytes):
+        """Return what is left for copies of rows that a solver needs in every round, so that files need not be read."""
+        if self.memory is None:
+            return SPARE_BYTES
+        return max(0, self.memory - INTERPRETER_BYTES - n_rows * STATE_BYTES - COPIES * part_bytes)
 
     def check_part(self, n_rows, n_in_part, row_bytes, where):
         """Raise an error if a part that cannot be divided is larger than the memory allows."""
@@ -272,6 +279,7 @@ class NpySource:
             for start in range(0, file.shape[0], step)
         ]
         self.sizes = tuple(last - start for _, start, last in self._parts)
+        self.spare_bytes = split.spare(sum(self.sizes), step * self.n_columns * self.dtype.itemsize)
         self._starts = np.cumsum([0, *self.sizes])
         self._labels = self._beside(y, "labels")
         self._weights = self._beside(sample_weight, "sample weights")
@@ -328,6 +336,7 @@ class ArraySource:
     notes = ()
     label = "arrays"
     target_name = "y"
+    spare_bytes = 0  # the rows are in memory as they are
 
     def __init__(self, pieces):
         shapes = [piece.X.shape for piece in pieces]
@@ -382,6 +391,7 @@ class SvmlightSource:
         row_bytes = self._bytes_per_row()
         step = split.step(self._stamp.size // row_bytes + 1, 2 * row_bytes)  # CSR takes up to twice its text
         self._edges = self._cut(step * row_bytes)
+        self.spare_bytes = split.spare(self._stamp.size // row_bytes + 1, 2 * step * row_bytes)
         self._scan(n_features, dtype)
 
     def _refuse_compressed(self):
