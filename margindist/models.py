@@ -12,6 +12,9 @@ Three checks stand between a file and a model:
    object with others is not made, so compiled code gets no index that was not checked.
 3. The whole model predicts an example of its own making: parts that do not fit together are found at once.
 
+Pickle and joblib run what a file says. skops does not, but asks the user which types to trust, and its files depend on
+the versions of all packages; the estimators work with it too.
+
 In the header's tree, lists, texts and finite numbers are themselves; ``{"tuple": […]}`` and the like name other kinds
 (``_CODECS``), ``{"array": "<f8", "shape": […]}`` is the next array of the file, and ``{"class": …, "parameters": …,
 "fitted": …}`` an object of one of the classes that have a schema.

@@ -4,7 +4,7 @@ import pytest
 
 from margindist.kernels import Kernel
 from margindist.objectives import LDM
-from margindist.solvers import block_descent
+from margindist.solvers import block_descent, dual_coordinate_descent
 from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
@@ -113,7 +113,7 @@ def test_the_certificate_bounds_the_truth_for_any_point(C, rng):
             np.testing.assert_allclose(found.objective, primal(objective, gram, signs, weights, found.coef), rtol=1e-9)
 
 
-@pytest.mark.parametrize("solve", [block_descent.solve, block_descent.solve_dcd])
+@pytest.mark.parametrize("solve", [block_descent.solve, dual_coordinate_descent.solve])
 def test_weight_two_is_the_row_twice(solve, rng):
     X = rng.standard_normal((40, 2))
     signs = np.where(X[:, 0] + rng.standard_normal(40) > 0, 1.0, -1.0)
@@ -128,7 +128,7 @@ def test_weight_two_is_the_row_twice(solve, rng):
     np.testing.assert_allclose(G @ weighted.coef, kernel(X, X[twice]) @ repeated.coef, atol=2e-3)
 
 
-@pytest.mark.parametrize("solve", [block_descent.solve, block_descent.solve_dcd])
+@pytest.mark.parametrize("solve", [block_descent.solve, dual_coordinate_descent.solve])
 @pytest.mark.parametrize("lam", [0.0, 1.0])
 def test_hard_margin(solve, lam, rng):
     X = rng.standard_normal((50, 2))
@@ -149,7 +149,7 @@ def test_hard_margin_that_does_not_exist(rng):
     gram = gram_matrix(X, Kernel("rbf", bias=1.0))
     problem = (LDM(np.inf, 0.25, 0.25), gram, signs, np.ones(30))
     assert block_descent.solve(Problem(*problem), Options()).status == "infeasible"
-    assert block_descent.solve_dcd(Problem(*problem), Options()).status == "infeasible"
+    assert dual_coordinate_descent.solve(Problem(*problem), Options()).status == "infeasible"
 
 
 def plain_pass(H, upper, beta, lambda_share):
@@ -171,13 +171,13 @@ def test_algorithm_1_step_by_step(name, rng):
     expected = np.zeros(gram.n)
     for n_passes in range(1, 6):
         expected = plain_pass(H, 5.0 * weights, expected, objective.lambda2 * share)
-        found = block_descent.solve_dcd(
+        found = dual_coordinate_descent.solve(
             Problem(objective, gram, signs, weights), Options(tol=1e-300, max_iter=n_passes)
         )
         assert found.n_iter == n_passes
         beta, z = np.zeros(gram.n), H @ (objective.lambda2 * share)
         for _ in range(n_passes):
-            block_descent.dcd_pass(H, 5.0 * weights, beta, z)
+            dual_coordinate_descent.coordinate_pass(H, 5.0 * weights, beta, z)
         np.testing.assert_allclose(beta, expected, atol=1e-8)
         if n_passes == 1:  # later the best pass is returned, which need not be the last
             np.testing.assert_allclose(found.dual, expected, atol=1e-8)
@@ -187,7 +187,7 @@ def test_algorithm_1_step_by_step(name, rng):
 def test_algorithm_1_ends_at_the_same_optimum(name, rng):
     gram, signs, weights = make(name, rng)
     objective = LDM(2.0, 0.5, 0.25)
-    slow = block_descent.solve_dcd(Problem(objective, gram, signs, weights), Options(tol=1e-6, max_iter=20000))
+    slow = dual_coordinate_descent.solve(Problem(objective, gram, signs, weights), Options(tol=1e-6, max_iter=20000))
     fast = block_descent.solve(Problem(objective, gram, signs, weights), Options(tol=1e-8))
     assert slow.status == "optimal"
     np.testing.assert_allclose(slow.objective, fast.objective, rtol=2e-6)
@@ -241,7 +241,7 @@ def test_an_empty_row_costs_its_loss_and_nothing_else(rng):
     signs = np.where(X[:, 0] > 0.2, 1.0, -1.0)
     gram = gram_matrix(X, Kernel("linear")).whole()
     objective = LDM(1.0, 0.5, 0.5)
-    for solve in (block_descent.solve, block_descent.solve_dcd):
+    for solve in (block_descent.solve, dual_coordinate_descent.solve):
         solution = solve(Problem(objective, gram, signs, np.ones(30)), Options(tol=1e-6, max_iter=10000))
         assert solution.status == "optimal"
         np.testing.assert_allclose(solution.objective, optimum(objective, gram.values, signs, np.ones(30)), rtol=1e-6)
@@ -256,7 +256,7 @@ def hopeless(rng):
 
 def test_steps_that_get_nowhere_end_early(rng):
     problem = hopeless(rng)
-    for solve, most in ((block_descent.solve, 50), (block_descent.solve_dcd, 400)):
+    for solve, most in ((block_descent.solve, 50), (dual_coordinate_descent.solve, 400)):
         found = solve(problem, Options(tol=1e-4))
         assert found.status == "stalled" and found.n_iter < most
-    assert block_descent.solve_dcd(problem, Options(tol=1e-4, max_iter=50)).status == "iteration limit"
+    assert dual_coordinate_descent.solve(problem, Options(tol=1e-4, max_iter=50)).status == "iteration limit"

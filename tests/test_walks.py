@@ -1,4 +1,4 @@
-"""The walks in CONTRIBUTING.md: which files lead to the first fit."""
+"""The walks in CONTRIBUTING.md: which files lead to the first fit, and through a fit."""
 
 import os
 import re
@@ -7,6 +7,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.preprocessing import minmax_scale
+
+from margindist import LDMClassifier, LDMClassifierCV, ODMClassifier
 
 ROOT = Path(__file__).parent.parent
 MOST_FILES = 12
@@ -69,3 +74,47 @@ def test_a_comparison_goes_through_the_files_of_its_walk(tmp_path, method):
     walk = files_of("`margindist compare flowers.csv`")
     assert len(set(walk)) == len(walk) <= MOST_FILES
     assert sorted(Path(file).relative_to(ROOT).as_posix() for file in done.stdout.split()) == sorted(walk), done.stderr
+
+
+def files_entered(estimator, X, y):
+    """The files of the package in which a function runs during a fit, in the order of the first one."""
+    package = ROOT / "margindist"
+    seen = []
+
+    def watch(frame, event, _):
+        file = Path(frame.f_code.co_filename)
+        if event == "call" and file not in seen and file.is_relative_to(package):
+            seen.append(file)
+
+    before = sys.getprofile()
+    sys.setprofile(watch)
+    try:
+        estimator.fit(X, y)
+    finally:
+        sys.setprofile(before)
+    return [file.relative_to(ROOT).as_posix() for file in seen]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "estimator", "load", "until"),
+    [
+        ("`LDMClassifier().fit(X, y)`", LDMClassifier(), load_breast_cancer, None),
+        ('`ODMClassifier(kernel="rbf").fit(X, y)`', ODMClassifier(kernel="rbf"), load_iris, None),
+        (
+            '`LDMClassifierCV(kernel="rbf").fit(X, y)`',
+            LDMClassifierCV(Cs=[1.0], lambda1s=[1.0], lambda2s=[1.0], kernel="rbf"),
+            load_breast_cancer,
+            "margindist/solvers/_solution.py",
+        ),
+    ],
+)
+def test_a_fit_goes_through_the_files_of_its_walk_in_order(sentence, estimator, load, until):
+    X, y = load(return_X_y=True)
+    X = minmax_scale(X)
+    clone(estimator).fit(X, y)  # without what runs once only: imports, compilation
+    walk = files_of(sentence)
+    entered = files_entered(estimator, X, y)
+    if until is not None:  # a search ends with a fit, which has a walk of its own
+        entered = entered[: entered.index(until) + 1]
+    assert len(set(walk)) == len(walk)
+    assert entered == walk

@@ -255,7 +255,8 @@ def _ranked(plan, done):
         balanced = np.array([result.detail["balanced_accuracy"] for result in results])
         tests = [result.detail["margins"]["test"] for result in results]
         geometric = [result.detail["margins"]["test_geometric"] for result in results]
-        versus_best, versus_svm = against_best.get(key), against_svm.get(key)
+        p_best, verdict_best = _outcome(against_best.get(key))
+        p_svm, verdict_svm = _outcome(against_svm.get(key))
         rows.append(
             ComparisonRow(
                 rank=rank,
@@ -264,22 +265,34 @@ def _ranked(plan, done):
                 kernel=method.kernel,
                 splits=len(results),
                 accuracy=float(scores.mean()),
-                accuracy_std=float(scores.std(ddof=1)) if len(scores) > 1 else None,
+                accuracy_std=_deviation(scores),
                 balanced_accuracy=float(balanced.mean()),
-                balanced_accuracy_std=float(balanced.std(ddof=1)) if len(scores) > 1 else None,
+                balanced_accuracy_std=_deviation(balanced),
                 margin_mean=float(np.mean([part["mean"] for part in tests])),
                 margin_variance=float(np.mean([part["variance"] for part in tests])),
                 geometric_margin=None if None in geometric else float(np.mean([part["mean"] for part in geometric])),
                 fit_seconds=float(np.median([result.fit_seconds for result in results])),
                 predict_seconds=float(np.median([result.predict_seconds for result in results])),
-                p_best=None if versus_best is None else versus_best.p_value,
-                verdict_best="" if versus_best is None else versus_best.verdict(LEVEL),
-                p_svm=None if versus_svm is None else versus_svm.p_value,
-                against_svm="" if versus_svm is None else BY_KEY[machines[key]].label,
-                verdict_svm="" if versus_svm is None else versus_svm.verdict(LEVEL),
+                p_best=p_best,
+                verdict_best=verdict_best,
+                p_svm=p_svm,
+                against_svm=BY_KEY[machines[key]].label if key in against_svm else "",
+                verdict_svm=verdict_svm,
             )
         )
     return rows
+
+
+def _outcome(test):
+    """Return p-value and verdict of a test, or what stands for a method without one."""
+    if test is None:
+        return None, ""
+    return test.p_value, test.verdict(LEVEL)
+
+
+def _deviation(scores):
+    """Return the standard deviation; None of a single score."""
+    return float(scores.std(ddof=1)) if len(scores) > 1 else None
 
 
 def _machines(done):

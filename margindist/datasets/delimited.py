@@ -1,4 +1,8 @@
-"""Delimited text: comma, semicolon, tab, bar or white space, sniffed; strict about every line."""
+"""Delimited text: comma, semicolon, tab, bar or white space, sniffed; strict about every line.
+
+pandas reads numbers two to four times faster, but guesses where this reader asks: it fills up short lines, makes a
+column of texts of one with a damaged number, and cannot say in which line of the file that stands.
+"""
 
 from itertools import pairwise
 

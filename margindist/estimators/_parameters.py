@@ -97,7 +97,7 @@ COMMON_PARAMETERS = {
         lambda v: isinstance(v, (bool, np.bool_)) or (_is_integer(v) and v >= 0), "a flag or a level"
     ),
     "n_jobs": Requirement(
-        lambda value: value is None or (_is_integer(value) and value != 0), "None or an integer but 0"
+        lambda value: value is None or (_is_integer(value) and value != 0), "None or an integer other than 0"
     ),
     "warm_start": FLAG,
 }

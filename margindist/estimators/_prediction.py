@@ -49,7 +49,7 @@ class PredictionMixin:
         if not np.isfinite(values).all():
             value, column = largest_value(X)
             raise ValueError(
-                f"{type(self).__name__}: expected features about as large as those of the training data, got such with "
+                f"{type(self).__name__}: expected features about as large as those of the training data, got some with "
                 f"which scores overflow (the largest is {value:g} in column {column}); scale all data alike."
             )
         return values.ravel() if values.shape[1] == 1 else values

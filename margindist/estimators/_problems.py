@@ -69,8 +69,8 @@ class ProblemsMixin:
         prices = " and prices" if dear else ""
         lower = f", or lower {' and '.join(dear)}" if dear else ""
         return ValueError(
-            f"{type(self).__name__}: expected features (or kernel values){prices} of moderate size, got such in which "
-            f"the solver loses all digits ({error}); scale the features, for instance by StandardScaler{lower}."
+            f"{type(self).__name__}: expected features (or kernel values){prices} of moderate size, got some with "
+            f"which the solver loses all digits ({error}); scale the features, for instance by StandardScaler{lower}."
         )
 
     def _progress(self, k, n_problems, context, space):

@@ -103,7 +103,7 @@ class Fold(NamedTuple):
 
 
 class UnknownRows(ValueError):
-    """A scorer asked for rows other than those it was given; their scores are unknown, so this is no score of nan."""
+    """A scorer asked for rows other than those it was given; their scores are unknown, which is an error, not a nan."""
 
 
 class ScoredRows(ClassifierMixin, BaseEstimator):

@@ -27,6 +27,7 @@ from margindist.solvers import (
     augmented_lagrangian,
     block_descent,
     coordinate_descent,
+    dual_coordinate_descent,
     interior_point,
     projected_newton,
     stochastic,
@@ -48,7 +49,7 @@ _ON_ROWS = {
     "augmented-lagrangian": augmented_lagrangian,
     "asgd": stochastic,
 }
-_ON_GRAM = {"block": block_descent.solve, "dcd": block_descent.solve_dcd}
+_ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
@@ -115,7 +116,7 @@ class LDMClassifier(MarginClassifier):
         Iterations or passes at most; None is 1000, or the paper's 5 passes for "asgd".
 
     cache_size : float, default=2000
-        Memory in MB for Gram matrices or columns of them. A fit that cannot do with it says so before it starts.
+        Memory in MB for Gram matrices or columns of them. A fit that needs more raises an error before it starts.
 
     warm_start : bool, default=False
         Start from the solution of the last fit where its shape fits; helps along a path of ``C`` or the lambdas.
@@ -329,7 +330,7 @@ class LDMClassifier(MarginClassifier):
         """Solve one two-class problem by what the solver works on: the rows, a Gram matrix or features of it."""
         space = problem.space
         if not self._works_on_rows(space):
-            found = _ON_GRAM[self.solver_](problem._replace(space=space.gram), options, start)
+            found = _ON_GRAM[self.solver_].solve(problem._replace(space=space.gram), options, start)
             if self.solver_ == "dcd" or np.isfinite(found.objective) or found.status is not Status.STALLED:
                 return found
             if space.memory_of_rows[0] > self.cache_size * 1e6:
@@ -358,7 +359,7 @@ class LDMClassifier(MarginClassifier):
         def attempt(solver, best):
             begin = start if best is None else best
             if best is not None and solver != "augmented-lagrangian" and not best.gap < 1.0:
-                begin = None  # a solution that says nothing is no place to start from
+                begin = None  # without a useful bound, its point is not worth starting from
             return self._call(solver, problem, options, begin)
 
         attempts = [functools.partial(attempt, solver) for solver in self._line_up(problem)]
@@ -396,7 +397,7 @@ class LDMClassifier(MarginClassifier):
         return self._on_columns(problem, found, options.tol)
 
     def _separate(self, problem, options):
-        """Return some hard margin, or the proof that there is none: that is no question of the lambdas."""
+        """Return some hard margin, or the proof that there is none: neither depends on the lambdas."""
         plain = problem._replace(objective=problem.objective._replace(lambda1=0.0, lambda2=0.0))
         found = augmented_lagrangian.solve(plain, options)
         if np.isinf(found.objective) and found.status is not Status.INFEASIBLE:
@@ -550,17 +551,8 @@ class LDMClassifierCV(GridSearchClassifier):
     gammas : sequence of {"scale", "auto"} or float, default=("scale",)
         Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
 
-    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
-
-    degree : int, default=3
-        Degree of "poly".
-
-    coef0 : float, default=0.0
-        Constant of "poly" and "sigmoid".
-
-    fit_intercept : bool, default=True
-        Whether there is an intercept, as in :class:`LDMClassifier`.
+    kernel, degree, coef0, fit_intercept
+        As in :class:`LDMClassifier`.
 
     cv : int, splitter or iterable of (train, test), default=None
         None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
@@ -568,17 +560,8 @@ class LDMClassifierCV(GridSearchClassifier):
     scoring : str or callable, default=None
         Any scorer of scikit-learn that asks for predictions or decision values; None is the accuracy.
 
-    tol : float, default=1e-4
-        As in :class:`LDMClassifier` (the points of the grid are solved to at most 1e-7).
-
-    max_iter : int, default=None
-        As in :class:`LDMClassifier`.
-
-    class_weight : dict or "balanced", default=None
-        Weights of the classes, which multiply the sample weights.
-
-    random_state : int, RandomState instance or None, default=None
-        Determines what is random in the classifier.
+    tol, max_iter, class_weight, random_state
+        As in :class:`LDMClassifier`; the points of the grid are solved to at most 1e-7.
 
     verbose : int, default=0
         Print progress.
@@ -589,9 +572,7 @@ class LDMClassifierCV(GridSearchClassifier):
     Attributes
     ----------
     cv_results_ : dict
-        Scores as in :class:`~sklearn.model_selection.GridSearchCV`: ``params``, ``param_<name>``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score`` and ``split<i>_test_score``. There are no times: no point of the grid
-        has one of its own.
+        Scores as in :class:`~sklearn.model_selection.GridSearchCV`, without times: no point of the grid has its own.
 
     best_estimator_ : LDMClassifier
         Fitted to all samples with the best parameters. Its fitted attributes (``coef_``, ``dual_coef_`` ...) are also
@@ -603,20 +584,11 @@ class LDMClassifierCV(GridSearchClassifier):
     C_, lambda1_, lambda2_, gamma_ : float
         The best parameters.
 
-    classes_ : ndarray of shape (n_classes,)
-        Labels.
+    scorer_, n_splits_ : callable and int
+        The scorer used, and the number of folds.
 
-    scorer_ : callable
-        The scorer used.
-
-    n_splits_ : int
-        Number of folds.
-
-    n_features_in_ : int
-        Number of features seen in ``fit``.
-
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if the training data had them.
+    classes_, n_features_in_, feature_names_in_ : ndarray, int and ndarray
+        As in :class:`LDMClassifier`.
 
     See Also
     --------

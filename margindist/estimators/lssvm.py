@@ -387,20 +387,8 @@ class LSSVMClassifierCV(GridSearchClassifier):
     gammas : sequence of {"scale", "auto"} or float, default=("scale",)
         Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
 
-    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
-
-    degree : int, default=3
-        Degree of "poly".
-
-    coef0 : float, default=0.0
-        Constant of "poly" and "sigmoid".
-
-    space : {"dual", "empirical"}, default="dual"
+    kernel, degree, coef0, space, fit_intercept
         As in :class:`LSSVMClassifier`.
-
-    fit_intercept : bool, default=True
-        Whether there is an intercept, as in :class:`LSSVMClassifier`.
 
     cv : int, splitter or iterable of (train, test), default=None
         None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
@@ -408,14 +396,8 @@ class LSSVMClassifierCV(GridSearchClassifier):
     scoring : str or callable, default=None
         Any scorer of scikit-learn that asks for predictions or decision values; None is the accuracy.
 
-    tol : float, default=1e-8
-        As in :class:`LSSVMClassifier` (large sparse data only).
-
-    max_iter : int, default=1000
+    tol, max_iter, class_weight
         As in :class:`LSSVMClassifier`.
-
-    class_weight : dict or "balanced", default=None
-        Weights of the classes, which multiply the sample weights.
 
     verbose : int, default=0
         Print progress.
@@ -426,9 +408,7 @@ class LSSVMClassifierCV(GridSearchClassifier):
     Attributes
     ----------
     cv_results_ : dict
-        Scores as in :class:`~sklearn.model_selection.GridSearchCV`: ``params``, ``param_<name>``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score`` and ``split<i>_test_score``. There are no times: no point of the grid
-        has one of its own.
+        Scores as in :class:`~sklearn.model_selection.GridSearchCV`, without times: no point of the grid has its own.
 
     best_estimator_ : LSSVMClassifier
         Fitted to all samples with the best parameters. Its fitted attributes (``coef_``, ``dual_coef_`` ...) are also
@@ -440,20 +420,11 @@ class LSSVMClassifierCV(GridSearchClassifier):
     C_, gamma_ : float
         The best parameters.
 
-    classes_ : ndarray of shape (n_classes,)
-        Labels.
+    scorer_, n_splits_ : callable and int
+        The scorer used, and the number of folds.
 
-    scorer_ : callable
-        The scorer used.
-
-    n_splits_ : int
-        Number of folds.
-
-    n_features_in_ : int
-        Number of features seen in ``fit``.
-
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if the training data had them.
+    classes_, n_features_in_, feature_names_in_ : ndarray, int and ndarray
+        As in :class:`LSSVMClassifier`.
 
     See Also
     --------

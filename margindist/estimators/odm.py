@@ -104,7 +104,7 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Newton steps or passes at most, in all rounds together.
 
     cache_size : float, default=2000
-        Memory in MB for Gram matrices. A fit that cannot do with it says so before it starts.
+        Memory in MB for Gram matrices. A fit that needs more raises an error before it starts.
 
     warm_start : bool, default=False
         Start from the solution of the last fit where its shape fits; helps along a path of ``lam``.
@@ -292,23 +292,8 @@ class ODMClassifierCV(GridSearchClassifier):
     gammas : sequence of {"scale", "auto"} or float, default=("scale",)
         Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
 
-    kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
-
-    degree : int, default=3
-        Degree of "poly".
-
-    coef0 : float, default=0.0
-        Constant of "poly" and "sigmoid".
-
-    multi_class : {"direct", "ovr"}, default="direct"
+    kernel, degree, coef0, multi_class, outer, fit_intercept
         As in :class:`ODMClassifier`.
-
-    outer : {"concave", "frozen"}, default="concave"
-        As in :class:`ODMClassifier`.
-
-    fit_intercept : bool, default=True
-        Whether there is an intercept, as in :class:`ODMClassifier`.
 
     cv : int, splitter or iterable of (train, test), default=None
         None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
@@ -316,17 +301,8 @@ class ODMClassifierCV(GridSearchClassifier):
     scoring : str or callable, default=None
         Any scorer of scikit-learn that asks for predictions or decision values; None is the accuracy.
 
-    tol : float, default=1e-3
-        As in :class:`ODMClassifier` (two-class problems of the grid are solved to at most 1e-7).
-
-    max_iter : int, default=1000
-        As in :class:`ODMClassifier`.
-
-    class_weight : dict or "balanced", default=None
-        Weights of the classes, which multiply the sample weights.
-
-    random_state : int, RandomState instance or None, default=None
-        Determines what is random in the classifier.
+    tol, max_iter, class_weight, random_state
+        As in :class:`ODMClassifier`; two-class problems of the grid are solved to at most 1e-7.
 
     verbose : int, default=0
         Print progress.
@@ -337,9 +313,7 @@ class ODMClassifierCV(GridSearchClassifier):
     Attributes
     ----------
     cv_results_ : dict
-        Scores as in :class:`~sklearn.model_selection.GridSearchCV`: ``params``, ``param_<name>``, ``mean_test_score``,
-        ``std_test_score``, ``rank_test_score`` and ``split<i>_test_score``. There are no times: no point of the grid
-        has one of its own.
+        Scores as in :class:`~sklearn.model_selection.GridSearchCV`, without times: no point of the grid has its own.
 
     best_estimator_ : ODMClassifier
         Fitted to all samples with the best parameters. Its fitted attributes (``coef_``, ``dual_coef_`` ...) are also
@@ -351,20 +325,11 @@ class ODMClassifierCV(GridSearchClassifier):
     lam_, mu_, theta_, gamma_ : float
         The best parameters.
 
-    classes_ : ndarray of shape (n_classes,)
-        Labels.
+    scorer_, n_splits_ : callable and int
+        The scorer used, and the number of folds.
 
-    scorer_ : callable
-        The scorer used.
-
-    n_splits_ : int
-        Number of folds.
-
-    n_features_in_ : int
-        Number of features seen in ``fit``.
-
-    feature_names_in_ : ndarray of shape (n_features,)
-        Names of the features, if the training data had them.
+    classes_, n_features_in_, feature_names_in_ : ndarray, int and ndarray
+        As in :class:`ODMClassifier`.
 
     See Also
     --------

@@ -296,7 +296,8 @@ def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) ->
     *names, split = name.split("/")
     if len(names) != 3 or not split.isdigit():
         raise ValueError(f"{name!r}: a cell is experiment/data set/method/split, as in ldm-table-2/vote/ldm/0.")
-    cell, before = Cell(*names, int(split)), None
+    cell = Cell(*names, int(split))
+    before = None
     if cell not in plan(select([cell.experiment])):
         raise ValueError(f"{name!r}: there is no such data set, method or split in {cell.experiment}.")
     if store.exists():
@@ -305,9 +306,11 @@ def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) ->
     search_rows = before.detail.get("search_rows") if before else None
     now = runner.attempt(partial(evaluate, data_dir=data_dir, search_rows=search_rows), cell)
     timed = experiments()[cell.experiment].kind == "time"
-    same = before is None or _lasting(before, timed) == _lasting(now, timed)
-    verdict = "" if before is None else f"\n  {'the same' if same else 'not the same'}"
-    say(f"{cell}\n  now:    {one_line(now)}\n  before: {one_line(before)}{verdict}")
+    say(f"{cell}\n  now:    {one_line(now)}\n  before: {one_line(before)}")
+    if before is None:
+        return True
+    same = _lasting(before, timed) == _lasting(now, timed)
+    say("  the same" if same else "  not the same")
     return same
 
 

@@ -188,7 +188,7 @@ def with_bound(solution, least):
 def hand_over(attempts, tol, unfinished=(Status.STALLED,)):
     """Call solvers in turn, each with the best solution so far, until one proves its result; return the best solution.
 
-    A solver that ends otherwise than ``unfinished`` has the last word. One that loses all digits is passed over, unless
+    A solver that does not end as ``unfinished`` is the last one. One that loses all digits is skipped, unless
     all of them do.
     """
     best, n_iter, failure = None, 0, None
@@ -215,7 +215,7 @@ def relative(gap, value):
 
 
 def gained(value, at_zero):
-    """Return what the weights gain over none at all, relative to the objective's value; at most 1.
+    """Return what the weights gain over weights of zero, relative to the objective's value; at most 1.
 
     Where the losses cost next to nothing, so do weights of zero, within any tolerance relative to the value: there it
     is this share that a gap must be small beside, or no weights at all would pass for a solution.

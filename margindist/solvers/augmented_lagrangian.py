@@ -52,14 +52,17 @@ def solve(problem, options, start=None):
     """
     objective, rows, signs, weights = problem
     require(objective, "The augmented Lagrangian method", "cap", "bend", "pull")
-    tol, max_iter = options.tol, options.limit(_MOST_STEPS)
+    tol = options.tol
+    max_iter = options.limit(_MOST_STEPS)
     model = _Model(objective, rows, signs, weights)
-    w, beta = np.zeros(n_columns(rows)), np.zeros(len(signs))
-    if start is not None:
-        w, beta = start.coef.copy(), start.dual
+    w = np.zeros(n_columns(rows)) if start is None else start.coef.copy()
+    beta = np.zeros(len(signs)) if start is None else start.dual
     z = model.margins(w)
     sigma = model.first_penalty(beta, z)
-    best, n_iter, since, ended = None, 0, 0, None
+    best = None
+    ended = None
+    n_iter = 0
+    since = 0  # the gap last fell, in steps and updates
     while ended is None:
         before = np.inf if best is None else best.gap
         steps_before = n_iter
@@ -67,7 +70,9 @@ def solve(problem, options, start=None):
             multipliers, gradient = model.slopes(w, z, beta, sigma)
             now = certify(problem, w, z, multipliers)
             best = better(best, now)
-            scale = abs(now.objective) if np.isfinite(now.objective) else 0.5 * (w @ w)  # infinite: no hard margin yet
+            scale = abs(now.objective)
+            if not np.isfinite(scale):  # no hard margin yet
+                scale = 0.5 * (w @ w)
             spare = max(objective.complementarity(multipliers, z, weights), tol * scale)
             done = n_iter == max_iter or model.sweeps > _MOST_SWEEPS or best.gap <= tol
             if done or gradient @ gradient <= 0.6 * spare:
@@ -75,16 +80,19 @@ def solve(problem, options, start=None):
             direction = model.newton_direction(gradient, multipliers, sigma)
             dz = model.margins(direction)
             step = model.step_length(w, z, beta, sigma, direction, dz)
-            w, n_iter = w + step * direction, n_iter + 1
+            w = w + step * direction
+            n_iter += 1
             z = model.margins(w)  # not z + step * dz: the rounding of long steps would stay in the certificate
             if step <= _SHORTEST:
                 break
-        beta, sigma = multipliers, min(sigma * _GROW, model.largest_penalty)
+        beta = multipliers
+        sigma = min(sigma * _GROW, model.largest_penalty)
         since = 0 if best.gap < 0.9 * before else since + 1 + n_iter - steps_before
         if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED
         elif now.status is Status.INFEASIBLE:
-            best, ended = now, Status.INFEASIBLE
+            best = now
+            ended = Status.INFEASIBLE
         elif best.gap <= tol or since > _PATIENCE or model.sweeps > _MOST_SWEEPS:
             ended = Status.STALLED
         elif n_iter >= max_iter:

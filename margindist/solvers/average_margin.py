@@ -71,7 +71,9 @@ def best_bias(scores, signs, weights):
 @njit(cache=True, nogil=True)
 def _scan(f, signs, weights, equal, reach):
     """Look at every gap between neighbouring scores, twice: for the fewest errors, then for the least slack."""
-    total, negative, origin = 0.0, 0.0, f[0]
+    origin = f[0]
+    total = 0.0
+    negative = 0.0  # weight of the negative rows
     moment = 0.0  # of the negative rows above the gap, about the lowest score
     for i in range(len(f)):
         total += weights[i]
@@ -85,10 +87,14 @@ def _scan(f, signs, weights, equal, reach):
         if i + 1 == len(f) or f[i + 1] - f[i] > equal:
             fewest = min(fewest, errors)
 
-    limit, close = fewest + _EQUAL * total, _EQUAL * total * reach
-    lost_positive, positive_moment, lost_negative = 0.0, 0.0, negative
-    value, found, slack, width = 0.0, 0.0, np.inf, 0.0
-    for i in range(-1, len(f)):
+    limit = fewest + _EQUAL * total  # sums that differ by less than this are equal but for rounding
+    close = _EQUAL * total * reach
+    lost_positive = 0.0  # positive rows below the gap, and negative ones above it, are on the wrong side
+    lost_negative = negative
+    positive_moment = 0.0
+    value, found = 0.0, 0.0
+    slack, width = np.inf, 0.0
+    for i in range(-1, len(f)):  # the gap above row i; -1 is that below all rows
         if i >= 0 and signs[i] > 0:
             lost_positive += weights[i]
             positive_moment += weights[i] * (f[i] - origin)
@@ -101,8 +107,10 @@ def _scan(f, signs, weights, equal, reach):
             continue
         here = (above - origin) * lost_positive - positive_moment + moment - (below - origin) * lost_negative
         if here < slack - close or (here <= slack + close and above - below > width):
-            value, found = -0.5 * (below + above), lost_positive + lost_negative
-            slack, width = max(here, 0.0), above - below
+            value = -0.5 * (below + above)
+            found = lost_positive + lost_negative
+            slack = max(here, 0.0)
+            width = above - below
     return value, found, slack
 
 

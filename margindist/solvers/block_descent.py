@@ -42,7 +42,6 @@ from scipy.linalg.blas import dgemm
 from margindist.solvers import interior_point
 from margindist.solvers._kernel_certificate import certify_multipliers, inseparable_rows
 from margindist.solvers._solution import Options, Problem, Status, better, conclude, relative, require
-from margindist.solvers.coordinate_descent import passes_left
 from margindist.spaces.features import cholesky_factor, partial_cholesky
 from margindist.spaces.gram import FullGram
 from margindist.spaces.rows import as_rows
@@ -62,7 +61,6 @@ _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
 _ATTEMPTS = 50  # certificates; one or two as a rule
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
-_DCD_PATIENCE = 100  # passes of Algorithm 1 before giving up is considered
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
 
@@ -399,71 +397,3 @@ def _step_through(H, curvature, slope, beta, upper, goal, max_steps):
         if worst <= goal or steps >= max_steps:
             return worst
         bar = max(goal, 0.5 * min(bar, worst))
-
-
-# ---------------------------------------------------------------------- Algorithm 1
-
-
-def solve_dcd(problem, options, start=None):
-    """Minimise by Algorithm 1 of Zhang and Zhou (2014): coordinate descent through all rows in order, H explicit.
-
-    Takes the same arguments as :func:`solve` and four Gram matrices of memory. Nothing is drawn: the order is fixed.
-    """
-    objective, gram, signs, weights = problem
-    tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)
-    upper = objective.upper(weights)
-    H = explicit_hessian(objective, gram, signs, weights)
-    H *= signs[:, None]
-    H *= signs
-    share = weights / weights.sum()
-    beta = np.zeros(gram.n) if start is None else np.minimum(start.dual, upper)
-    z = H @ (objective.pull * share + beta)
-    best, ended, check = None, None, 1
-    for n_iter in range(max_iter + 1):
-        if n_iter > 0:
-            dcd_pass(H, upper, beta, z)
-        if n_iter < check and n_iter < max_iter:
-            continue
-        check = n_iter + max(1, n_iter // 4)
-        z = H @ (objective.pull * share + beta)
-        now, _ = certify_multipliers(objective, gram, signs, weights, beta, z)
-        last, best = best, better(best, now)._replace(n_iter=n_iter)
-        if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
-            ended = Status.STOPPED
-        elif np.isinf(best.objective) and inseparable_rows(gram, signs, beta):
-            ended = Status.INFEASIBLE
-        if ended or best.gap <= tol:
-            break
-        if n_iter >= _DCD_PATIENCE and _is_hopeless(last, best, tol, max_iter):
-            ended = Status.STALLED
-            break
-    if ended is None and np.isinf(best.objective):
-        # Multipliers that grow by a step per pass would take too long to prove that there is no hard margin.
-        other = solve(problem, Options(tol=1e-3))
-        if other.status is Status.INFEASIBLE:
-            return other._replace(n_iter=n_iter)
-    return conclude(best._replace(n_iter=n_iter), tol, ended or Status.ITERATION_LIMIT)
-
-
-def _is_hopeless(last, best, tol, max_iter):
-    """Tell whether the gap falls so slowly that many times the passes there are would not do."""
-    if not np.isfinite(last.objective):
-        return False
-    before, now = (solution.gap * abs(solution.objective) for solution in (last, best))
-    return passes_left(before, now, best.n_iter - last.n_iter, tol * abs(best.objective)) > 10 * max_iter
-
-
-@njit(cache=True, nogil=True)
-def dcd_pass(H, upper, beta, z):
-    """Step exactly in each multiplier in turn; keep the margins ``z`` up to date."""
-    for i in range(len(beta)):
-        row = H[i]
-        if row[i] > 0.0:
-            new = min(max(beta[i] - (z[i] - 1.0) / row[i], 0.0), upper[i])
-        else:  # an empty row: its margin stays 0
-            new = upper[i] if np.isfinite(upper[i]) else beta[i]
-        change = new - beta[i]
-        if change != 0.0:
-            beta[i] = new
-            for j in range(len(z)):
-                z[j] += change * row[j]

@@ -11,7 +11,7 @@ After each pass t is set to z̄(t), the fixed-point step of the scalar equation 
 which costs one inner product of w with the mean row. Secant steps were tried and lost: z̄ of an unfinished pass is too
 noisy for them. Rows whose multiplier sits firmly at a bound are skipped (shrunk) until the next look at the gap.
 Coordinate descent is quick to a rough solution and slow to a fine one when C is large: it gives up ("stalled") when
-the gap falls so slowly that ``max_iter`` passes would not do.
+the gap falls so slowly that ``max_iter`` passes would not suffice.
 """
 
 import numpy as np
@@ -44,11 +44,13 @@ def solve(problem, options, start=None):
     """
     objective, rows, signs, weights = problem
     require(objective, "Coordinate descent", "coordinate_step")
-    tol, max_iter = options.tol, options.limit(_MOST_PASSES)
+    tol = options.tol
+    max_iter = options.limit(_MOST_PASSES)
     m, d = n_rows(rows), n_columns(rows)
     rng = options.generator()
     sweep = compiled_for(objective, _sweep)
-    everything, total = np.arange(m), weights.sum()
+    everything = np.arange(m)
+    total = weights.sum()
     squares(rows, lengths := np.empty(m))
     if objective.hard and not lengths.all():  # a row of zeros has margin 0 whatever the weights: its multiplier says so
         return certify(problem, np.zeros(d), np.zeros(m), (lengths == 0.0).astype(float))
@@ -58,32 +60,39 @@ def solve(problem, options, start=None):
     a = objective.dual_coef(beta, np.zeros(m), weights)
     w = add_rows(rows, everything, signs * a, np.zeros(d))
     mean = mean_row @ w
-    best, look, active, bar = None, _FIRST_LOOK, everything, np.inf
+    best = None
+    next_look = _FIRST_LOOK
+    active = everything
+    worst = np.inf  # violation in the last pass
     for n_iter in range(1, max_iter + 1):
         order = rng.permutation(active)
-        idle = 0.0 if np.isinf(bar) else 0.1 * bar * objective.dual_rate(total)
-        kept, bar = sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, idle, a, beta, w)
+        # Rows at a bound may lag behind their margins by what matters little beside the worst violation.
+        lag = 0.0 if np.isinf(worst) else 0.1 * worst * objective.dual_rate(total)
+        kept, worst = sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, worst, lag, a, beta, w)
         active = order[:kept]
         if len(order) == m:
             mean = mean_row @ w
-        elif objective.coupled and abs(mean_row @ w - mean) > 0.1 * bar:
+        elif objective.coupled and abs(mean_row @ w - mean) > 0.1 * worst:
             active = everything  # shrunk rows do not see the mean move: it moves only with all of them
-        if n_iter < look and n_iter < max_iter and kept > 0:
+        if n_iter < next_look and n_iter < max_iter and kept > 0:
             continue
         scores(rows, w, z := np.empty(m))
         z *= signs
         now = certify(problem, w.copy(), z, beta.copy())
         if now.status is Status.INFEASIBLE:
             return now._replace(n_iter=n_iter)
-        before, last = (1.0, 0) if best is None or np.isinf(best.gap) else (best.gap, best.n_iter)
+        earlier_gap, earlier = 1.0, 0
+        if best is not None and np.isfinite(best.gap):
+            earlier_gap, earlier = best.gap, best.n_iter
         best = better(best, now)._replace(n_iter=n_iter)
         if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             return conclude(best, tol, Status.STOPPED)
         if best.gap <= tol:
             break
-        if n_iter >= _PATIENCE and passes_left(before, best.gap, n_iter - last, tol) > max_iter - n_iter:
+        if n_iter >= _PATIENCE and passes_left(earlier_gap, best.gap, n_iter - earlier, tol) > max_iter - n_iter:
             return conclude(best, tol, Status.STALLED)
-        look, active = n_iter + max(_FIRST_LOOK, n_iter // 2), everything
+        next_look = n_iter + max(_FIRST_LOOK, n_iter // 2)
+        active = everything
     return conclude(best, tol, Status.ITERATION_LIMIT)
 
 
@@ -96,23 +105,27 @@ def passes_left(before, now, passes, goal):
 
 
 @njit(cache=True, nogil=True)
-def _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, idle, a, beta, w):
+def _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, lag, a, beta, w):
     """Step through the rows in the given order; move the shrunk ones behind.
 
     Rows at a bound whose margin is off 1 by more than ``bar``, the last pass's worst violation, are shrunk. The dual
-    variable of a row at a bound follows its margin only when it is behind by more than ``idle`` (for weight one): most
+    variable of a row at a bound follows its margin only when it is behind by more than ``lag`` (for weight one): most
     rows are of this kind, and following at once would double the cost of a pass. Returns how many rows are left, and
     the worst violation.
     """
-    worst, last, k = 0.0, len(order), 0
+    worst = 0.0
+    last = len(order)
+    k = 0
     while k < last:
         i = order[k]
         z = signs[i] * row_dot(rows, i, w)
         new, multiplier = coordinate_step(objective, z - lengths[i] * a[i], lengths[i], weights[i], total, mean)
         settled = multiplier == beta[i] and multiplier == (0.0 if z >= 1.0 else upper[i])
-        if abs(new - a[i]) > (idle * weights[i] if settled else 0.0):
+        allowed = lag * weights[i] if settled else 0.0
+        if abs(new - a[i]) > allowed:
             row_add(rows, i, signs[i] * (new - a[i]), w)
-            a[i], beta[i] = new, multiplier
+            a[i] = new
+            beta[i] = multiplier
         if not settled:
             worst = max(worst, abs(1.0 - z))
         elif abs(1.0 - z) > bar:

@@ -200,7 +200,7 @@ def solve(problem, options, start=None):
     features = _Features(problem, feature_weights)
     inverse = features.inverse_diagonal()
     w, n_iter, ended = np.zeros(features.size()), 0, Status.OPTIMAL
-    for _ in range(_REFINEMENTS):  # rounding takes the recurrence away from the truth: go on from there
+    for _ in range(_REFINEMENTS):  # the recurrence drifts by rounding: start again from where it led
         errors, _ = features.errors(w)
         residual = features.transposed(features.prices * errors) - w
         steps = conjugate_gradients(features.product, residual, lambda vector: inverse * vector, w)

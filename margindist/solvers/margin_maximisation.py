@@ -102,19 +102,24 @@ def solve(problem, options, start=None):
 
 def _found(rows, signs, radius, gram, state, t):
     """Return the solution so far, its margin and bound computed from the rows or from their Gram matrix."""
-    separated = state.best[0] > 0.0
-    w = state.best_w if separated else state.w
-    sample_coef = signs * (state.best_a if separated else state.a) / radius
+    w, combination = state.w, state.a
+    if state.best[0] > 0.0:  # the rows are separated
+        w, combination = state.best_w, state.best_a
+    sample_coef = signs * combination / radius
     total = state.best_h.sum()
     share = signs * state.best_h / (total or 1.0)
     least, square, slack, bound = _measure(rows, signs, radius, gram, w, sample_coef, share)
     if total == 0.0:
         bound = np.inf  # one step has no momentum
     if square <= slack:  # nothing is left but rounding
-        w, sample_coef, least, square = np.zeros_like(w), np.zeros_like(sample_coef), 0.0, 0.0
+        w = np.zeros_like(w)
+        sample_coef = np.zeros_like(sample_coef)
+        least, square = 0.0, 0.0
     length = np.sqrt(square) or 1.0
     margin = least / length
-    at_least = least / np.sqrt(square + slack) - rounding(len(w)) * radius if margin > 0.0 else margin
+    at_least = margin
+    if margin > 0.0:  # but for rounding
+        at_least = least / np.sqrt(square + slack) - rounding(len(w)) * radius
     gap = 1.0 - at_least / bound if bound > 0.0 else np.inf
     coef = w if gram is None else sample_coef
     return Solution(coef / length, None, -margin, gap, t, extra={"margin": margin, "bound": bound})

@@ -126,23 +126,29 @@ def solve(problem, options, start=None):
 def _solve_by(method, problem, options, start, outer, first_round):
     """Run rounds of one method, or of passes and Newton steps after them."""
     objective, rows, codes, weights = problem
-    tol, max_iter, report = options.tol, options.limit(_MOST_ITERATIONS), options.report
-    coef, start = (None, None) if start is None else (start.coef, start.dual)
-    m, k = n_rows(rows), int(codes.max()) + 1
-    squares(rows, lengths := np.empty(m))
-    losses = Losses(codes, *objective.band(weights), lengths, k, weights.sum())
+    tol = options.tol
+    max_iter = options.limit(_MOST_ITERATIONS)
     concave = outer == "concave"
+    k = int(codes.max()) + 1
+    squares(rows, lengths := np.empty(n_rows(rows)))
+    losses = Losses(codes, *objective.band(weights), lengths, k, weights.sum())
     solver = _RoundSolver(rows, losses, method, options.generator())
-    W = np.zeros((n_columns(rows), -(-k // 4) * 4))
-    blocks, upper = _begin(rows, losses, start, coef if solver.newton else None, W, concave)
-    best, history, status, inner = None, [], Status.ITERATION_LIMIT, max(tol, _ROUGH)
+    W = np.zeros((n_columns(rows), -(-k // 4) * 4))  # compiled code adds four classes at a time
+    blocks, upper = _begin(rows, losses, start, solver.newton is not None, W, concave)
+    best = None
+    history = []
+    status = Status.ITERATION_LIMIT
+    inner = max(tol, _ROUGH) if concave else tol
     while True:
+        # A concave round's upper side touches the true objective at the last weights: no better round ends above it.
         bound = history[-1] if history and concave else np.inf
+        limit = max_iter
+        if concave and upper is None and solver.newton:
+            limit = min(max_iter, _FIRST_STEPS)
         if first_round is not None and start is None and not history:
             blocks, value, true, gap = solver.go_on_from(first_round, W)
         else:
-            limit = min(max_iter, _FIRST_STEPS) if concave and upper is None and solver.newton else max_iter
-            blocks, value, true, gap = solver.run(copy(blocks), upper, W, bound, inner if concave else tol, limit)
+            blocks, value, true, gap = solver.run(copy(blocks), upper, W, bound, inner, limit)
         if not history and start is None:
             first_round = FirstRound(blocks, W.copy(), gap, solver.newton is not None)
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
@@ -151,47 +157,50 @@ def _solve_by(method, problem, options, start, outer, first_round):
             if solver.n_iter < max_iter:
                 status = Status.STALLED if solver.stalled else Status.SETTLED
             break
+        decrease = np.inf if not history else (history[-1] - true) / true
         history.append(true)
         if best is None or true <= best.objective:
             best = Solution(W[:, :k].T.copy(), blocks, true, gap)
-        if report is not None and report(len(history), W[:, :k].T, true, gap):
+        if options.report is not None and options.report(len(history), W[:, :k].T, true, gap):
             status = Status.STOPPED
             break
-        enough = tol * gained(value, at_zero(losses, blocks))
-        exact = gap <= enough
         if solver.n_iter >= max_iter:
             break
         if solver.stalled:
             status = Status.STALLED
             break
-        decrease = (history[-2] - true) / true if len(history) > 1 else np.inf
+        enough = tol * gained(value, at_zero(losses, blocks))
+        exact = gap <= enough
         if exact and decrease <= enough:
             status = Status.SETTLED if decrease >= 0.0 else Status.NO_LONGER_IMPROVES
             break
-        if np.isfinite(decrease):
+        if concave and np.isfinite(decrease):  # a round need not be more exact than what the next one gains
             inner = max(tol, min(inner, 0.1 * decrease))
         upper, changed = _upper_side(rows, losses, blocks, W, concave)
+        if changed == 0 and exact:
+            status = Status.NOTHING_CHANGED
+            break
         if changed == 0:
-            if exact:
-                status = Status.NOTHING_CHANGED
-                break
             inner = tol
     extra = {"history": np.array(history), "first_round": first_round, "began": solver.began}
     return best._replace(n_iter=solver.n_iter, status=status, extra=extra)
 
 
-def _begin(rows, losses, start, coef, W, concave):
-    """Return the blocks to start from and their upper side; fill W. The β of another rule is forgotten."""
-    if start is None:
+def _begin(rows, losses, start, from_weights, W, concave):
+    """Return the blocks to start from and their upper side; fill W. The β of another rule is forgotten.
+
+    Newton steps start from weights, which need not be what the blocks combine to; passes over the rows do need that.
+    """
+    if start is None or start.dual is None:
         return empty_blocks(len(losses.codes), min(losses.n_classes - 1, _ROOM)), None
-    blocks = copy(start)
+    blocks = copy(start.dual)
     if concave != (blocks.rival[0] >= 0):
         blocks.beta[:] = 0.0
         blocks.rival[:] = -1
-    if coef is None:
-        add_entries(rows, *coefficients(losses.codes, blocks), W)
+    if from_weights and start.coef is not None:
+        W[:, : losses.n_classes] = start.coef.T
     else:
-        W[:, : losses.n_classes] = coef.T
+        add_entries(rows, *coefficients(losses.codes, blocks), W)
     return blocks, _upper_side(rows, losses, blocks, W, concave)[0]
 
 
@@ -252,7 +261,8 @@ class _RoundSolver:
                 blocks = empty_blocks(len(blocks.beta), min(self.losses.n_classes - 1, _ROOM))
                 W[:] = 0.0
         changed = np.flatnonzero(blocks.rival != rivals)
-        blocks.rival[:], blocks.beta[changed] = rivals, 0.0
+        blocks.rival[:] = rivals
+        blocks.beta[changed] = 0.0  # what was beyond the band of another runner-up says nothing of this one
         blocks, n_iter, *found = self.newton.run(blocks, W, bound, tol, max_iter - self.n_iter)
         self.n_iter += n_iter
         self.stalled = self.newton.stalled
@@ -260,20 +270,27 @@ class _RoundSolver:
 
     def _descend(self, blocks, rivals, W, bound, tol, max_iter):
         """Cycle through the rows; return blocks, whether the round is done, its value, true objective and gap."""
-        rows, losses, rng = self.rows, self.losses, self.rng
-        m, visited, quiet, before, looks = len(losses.codes), 0, 0.0, self.n_iter, []
-        used, nothing = int((blocks.begin + blocks.capacity).max()), at_zero(losses, blocks)
+        rows, losses = self.rows, self.losses
+        m = len(losses.codes)
+        before = self.n_iter
+        nothing = at_zero(losses, blocks)
+        used = int((blocks.begin + blocks.capacity).max())  # of the pool that holds all blocks
+        visited = 0  # rows, over all passes
+        quiet = 0.0  # rows that move less are left out until all are visited again
+        looks = []
         while True:
-            order, first = rng.permutation(m), 0.0
+            order = self.rng.permutation(m)
+            first = 0.0
             for _ in range(_CYCLE):
                 blocks, used, moved, left = _pass(rows, losses, blocks, rivals, W, order, used, quiet)
                 visited += len(order)
-                first, quiet = first or moved, _QUIET * moved
-                order = rng.permutation(order[:left])
+                first = first or moved
+                quiet = _QUIET * moved
+                order = self.rng.permutation(order[:left])
                 if left == 0 or moved < 0.1 * first:
                     break
             value, true, gap = _certificate(rows, losses, blocks, W)
-            passes = -(-visited // m)
+            passes = -(-visited // m)  # counted by the work of visiting every row, rounded up
             self.n_iter = before + passes
             done = is_done(value, nothing, gap, bound, tol)
             looks.append((passes, gap))
@@ -314,15 +331,19 @@ def _sweep(rows, losses, blocks, upper, W, order, first, used, quiet, stats):
     rows at the front of ``order`` moved more than ``quiet``: those to visit again.
     """
     k = W.shape[1]
-    b, v, change = np.empty(k), np.zeros(k), np.empty(k)
-    rivals, zeta = np.empty(k, np.int64), np.empty(k)
+    b = np.empty(k)
+    v = np.zeros(k)  # the row's old coefficients, then old minus new; zero again after every row
+    rivals = np.empty(k, np.int64)
+    zeta = np.empty(k)
     touched = np.empty(k, np.int64)
+    change = np.empty(k)
     for p in range(first, len(order)):
         i = order[p]
-        y, A = losses.codes[i], losses.squares[i]
+        y = losses.codes[i]
+        A = losses.squares[i]
         row_scores(rows, i, W, b)
         own_part(blocks, i, y, v)
-        for l in range(k):
+        for l in range(k):  # the scores without the row's own part
             if v[l] != 0.0:
                 b[l] -= A * v[l]
         n, S, beta = block_step(losses, i, b[: losses.n_classes], A, upper[i], blocks.ceiling[i], rivals, zeta)
@@ -331,7 +352,8 @@ def _sweep(rows, losses, blocks, upper, W, order, first, used, quiet, stats):
             if used + capacity > len(blocks.zeta):
                 v[:] = 0.0
                 return p, used
-            blocks.begin[i], blocks.capacity[i] = used, capacity
+            blocks.begin[i] = used
+            blocks.capacity[i] = capacity
             used += capacity
         for c in range(n):
             v[rivals[c]] += zeta[c]
@@ -339,10 +361,12 @@ def _sweep(rows, losses, blocks, upper, W, order, first, used, quiet, stats):
         blocks.rival[i] = upper[i]
         if upper[i] >= 0:
             v[upper[i]] -= beta
-        moved, n_touched = 0.0, 0
+        moved = 0.0
+        n_touched = 0
         for l in range(k):
             if v[l] != 0.0:
-                touched[n_touched], change[n_touched] = l, -v[l]
+                touched[n_touched] = l
+                change[n_touched] = -v[l]
                 n_touched += 1
                 moved = max(moved, abs(v[l]))
                 v[l] = 0.0

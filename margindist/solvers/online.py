@@ -235,16 +235,23 @@ def two_constraints_p(z, theta, rest, p, target):
 
     ``z`` and ``theta`` are given on the columns where z is not zero; ``rest`` is θ's p-norm on the others.
     """
-    z_norm, theta_norm = p_norm(z, 0.0, p), p_norm(theta, rest, p)
+    z_norm = p_norm(z, 0.0, p)
+    theta_norm = p_norm(theta, rest, p)
     if z_norm**2 < _TINY:
         return 0.0, 1.0, theta_norm**2, False
-    z, c_z = z / z_norm, target / z_norm
+    z = z / z_norm
+    c_z = target / z_norm
     if theta_norm > 0.0:
-        theta, rest = theta / theta_norm, rest / theta_norm
+        theta = theta / theta_norm
+        rest = rest / theta_norm
     tau = 0.0
     slope, curvature, size = _slope(z, theta, rest, p, tau, c_z, theta_norm)
     if slope > 0.0:
-        tau, low, high, last, move = 0.5, 0.0, 1.0, 1.0, 0.5
+        # The slope changes its sign between 0 and 1. Newton's steps are taken while they stay in between and shrink to
+        # half of the move before last; otherwise the interval is halved.
+        low, high = 0.0, 1.0
+        tau = 0.5
+        last, move = 1.0, 0.5
         while True:
             slope, curvature, size = _slope(z, theta, rest, p, tau, c_z, theta_norm)
             if slope > 0.0:
@@ -252,10 +259,9 @@ def two_constraints_p(z, theta, rest, p, target):
             else:
                 high = tau
             newton = -slope / curvature if curvature < 0.0 else 1.0
-            if low <= tau + newton <= high and abs(newton) <= 0.5 * abs(last):
-                last, move = move, newton
-            else:
-                last, move = move, 0.5 * (low + high) - tau
+            trusted = low <= tau + newton <= high and abs(newton) <= 0.5 * abs(last)
+            last = move
+            move = newton if trusted else 0.5 * (low + high) - tau
             if abs(move) <= 4e-16 * tau:
                 break
             tau += move
@@ -595,7 +601,8 @@ def _learn_pair(method, i, y, score, x_norm, state):
             value *= track.factor
         track.bias = y - value
     own = state.slots[side]
-    state.slots[side], state.slots[2] = free, free + 1 if own < 0 else own
+    state.slots[side] = free
+    state.slots[2] = free + 1 if own < 0 else own  # the example that was replaced leaves its slot to the next
     state.owners[side] = i
     pair[0, side] = square
 

@@ -32,6 +32,7 @@ from scipy.linalg import eigh
 from margindist.solvers import interior_point
 from margindist.solvers._small_systems import factor_of_part, solve_factored
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude
+from margindist.solvers.dual_coordinate_descent import coordinate_pass
 from margindist.spaces.rows import as_rows
 
 __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
@@ -225,7 +226,7 @@ def _minimise(A, share, upper, bend, pull, beta, z, face, factor, tol, max_iter)
         else:
             wide = not wide
             for _ in range(_SWEEPS):
-                _sweep(A, upper, beta, z, 0.0)
+                coordinate_pass(A, upper, beta, z)
         value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     return n_iter, value, gap, face, factor
 
@@ -322,21 +323,3 @@ def _projected_fall(upper, beta, z, face, factor, d, t, change, image):
     for i in range(len(face)):
         bend += image[i] * image[i]
     return slope + 0.5 * bend
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _sweep(A, upper, beta, z, bar):
-    """Step exactly in every multiplier whose violation exceeds the bar; return the largest violation met."""
-    worst = 0.0
-    for i in range(len(z)):
-        slope = z[i] - 1.0
-        if abs(slope) <= bar or (slope > 0.0 and beta[i] <= 0.0) or (slope < 0.0 and beta[i] >= upper[i]):
-            continue
-        worst = max(worst, abs(slope))
-        row = A[i]
-        new = min(max(beta[i] - slope / max(row[i], 1e-300), 0.0), upper[i])
-        change = new - beta[i]
-        beta[i] = new
-        for j in range(len(z)):
-            z[j] += change * row[j]
-    return worst

@@ -251,23 +251,27 @@ def _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, push, pr
         solve_factored(factor, a[:n])
         v[:] = 0.0
         for i in range(n):
-            row, line, scale = Z[which[i]], raised[which[i]], a[i]
+            row = Z[which[i]]
+            image_of_row = raised[which[i]]
             for j in range(len(v)):
-                v[j] += scale * row[j]
+                v[j] += a[i] * row[j]
             for j in range(len(z)):
-                z[j] += scale * line[j]
+                z[j] += a[i] * image_of_row[j]
         length = 0.0
         for j in range(len(v)):
             v[j] = w[j] + v[j] / metric[j] + push * pull[j]
             length += v[j] * v[j]
-        scale, theta, total = 1.0 / np.sqrt(length) if length > 0.0 else 1.0, 0.0, 0.0
+        scale = 1.0 / np.sqrt(length) if length > 0.0 else 1.0
+        theta = 0.0
+        total = 0.0
         for i in range(len(z)):
             z[i] = scale * (z[i] + push * image[i])
             theta += weights[i] * z[i]
             total += weights[i]
         theta /= total
         if theta < 0.0:
-            scale, theta = -scale, -theta
+            scale = -scale
+            theta = -theta
             z *= -1.0
         v *= scale
         over = _is_over(v, w, anchor, np.array_equal(z < theta, active), tol)
