@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
 from margindist.estimators._parameters import PRICES, is_real
+from margindist.solvers._solution import Status
 
 _DEAR = 1e15  # a price beyond it leaves no digits to what it is added to
 
@@ -104,7 +105,7 @@ class ProblemsMixin:
 
     def _warn_unless_converged(self, solutions):
         for solution in solutions:
-            if solution.status not in ("stopped", "infeasible") and not solution.gap <= self.tol:  # nan too
+            if solution.status not in (Status.STOPPED, Status.INFEASIBLE) and not solution.gap <= self.tol:  # nan too
                 warnings.warn(
                     f"{type(self).__name__} stopped ({solution.status}) after {solution.n_iter} iterations with a "
                     f"relative duality gap of {solution.gap:.1e}, above tol={self.tol:g}: the objective is at most "

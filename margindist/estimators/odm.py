@@ -13,7 +13,7 @@ from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.objectives import ODM
 from margindist.solvers import multiclass, newton
 from margindist.solvers._kernel_certificate import solve_joint_in_space
-from margindist.solvers._solution import Options, Problem
+from margindist.solvers._solution import Options, Problem, Status
 from margindist.spaces.rows import n_columns
 
 _PAPER_LAMS = tuple(2.0**k for k in range(0, 21, 2))
@@ -434,5 +434,5 @@ class ODMClassifierCV(GridSearchClassifier):
             rounds = multiclass.solve(problem, Options(self.tol, self.max_iter, copy.deepcopy(rng), choices=choices))
             first_rounds[same] = rounds.extra["first_round"]
             found.append(rounds.coef)
-            behind += rounds.status == "iteration limit" and not rounds.gap <= self.tol
+            behind += rounds.status is Status.ITERATION_LIMIT and not rounds.gap <= self.tol
         return np.array(found), behind

@@ -167,7 +167,7 @@ class _OnlineClassifier(MarginClassifier):
         return _parameter_getter(type(self))(self)
 
     def _quick_batch(self, X, y, classes):
-        """Check a small batch without scikit-learn's overhead; None sends it the long way round."""
+        """Check a small batch without scikit-learn's overhead; return None for one that needs the full validation."""
         memory = getattr(self, "_memory", None)
         sparse = type(X) in (sp.csr_matrix, sp.csr_array)
         if memory is None or (classes is not None and classes is not getattr(self, "_classes_given", None)):
@@ -274,7 +274,7 @@ class _OnlineClassifier(MarginClassifier):
         return self
 
     def _tracks(self, name):
-        """Return the learners' records, from which attributes are made when asked for: a call need not."""
+        """Return the learners' records, from which attributes are made only when they are asked for."""
         if "_memory" not in self.__dict__:
             raise AttributeError(f"{type(self).__name__} has {name} only after a fit, not from a model file.")
         learners = self._memory.learners

@@ -21,7 +21,7 @@ from margindist.estimators._parameters import (
 from margindist.kernels import Kernel
 from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
-from margindist.solvers._solution import Options, Problem, starting_at
+from margindist.solvers._solution import Options, Problem, Status, starting_at
 from margindist.spaces.features import cholesky_factor
 from margindist.spaces.gram import FullGram
 from margindist.spaces.rows import n_columns
@@ -173,7 +173,7 @@ class MDOClassifier(MarginClassifier):
 
     def _warn_unless_converged(self, solutions):
         for descent in solutions:
-            if descent.status == "iteration limit":
+            if descent.status is Status.ITERATION_LIMIT:
                 warnings.warn(
                     f"{type(self).__name__} stopped after {descent.n_iter} steps while the cost still fell by more "
                     f"than tol={self.tol:g} of it per step. Raise max_iter or tol.",
@@ -314,7 +314,7 @@ class KOMDClassifier(MarginClassifier):
         return self
 
     def _warn_unless_converged(self, solutions):
-        if any(point.status == "overlapping hulls" for point in solutions):
+        if any(point.status is Status.OVERLAPPING for point in solutions):
             warnings.warn(
                 f"{type(self).__name__}: with lam={self.lam:g} the two classes cannot be told apart, because their "
                 f"convex hulls overlap. Raise lam.",
@@ -466,18 +466,18 @@ class FMMClassifier(MarginClassifier):
 
     def _warn_unless_converged(self, solutions):
         for found in solutions:
-            if found.status not in ("inseparable", "iteration limit", "stalled"):
+            if found.status not in (Status.INSEPARABLE, Status.ITERATION_LIMIT, Status.STALLED):
                 continue
             what = (
                 f"the margin {found.extra['margin']:.3g} is within {found.gap:.1e} of the largest one by proof, "
                 f"which is above tol={self.tol:g}. "
             )
-            if found.status == "inseparable":
+            if found.status is Status.INSEPARABLE:
                 what = (
                     "the training samples are not separated, and there is no margin to maximise; the last iterate is "
                     "kept. Use a kernel, or a method with a soft margin"
                 )
-            elif found.status == "iteration limit":
+            elif found.status is Status.ITERATION_LIMIT:
                 what += "Raise max_iter or tol"
             else:
                 what += "Rounding hides the rest: scale the features, or raise tol"

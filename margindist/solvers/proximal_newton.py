@@ -255,7 +255,7 @@ class ProximalNewton:
 
 
 class _Progress:
-    """How long ago a round last got on."""
+    """How long ago a round last made progress."""
 
     def __init__(self):
         self.value, self.gap, self.steps = np.inf, np.inf, 0
