@@ -15,6 +15,7 @@ from margindist import LDMClassifier, LDMClassifierCV, ODMClassifier
 
 ROOT = Path(__file__).parent.parent
 MOST_FILES = 12
+IN_PASSING = ("margindist/dask.py", "margindist/spaces/partitions.py")  # as the section says
 
 # Prints every file of the package in which a function ran, imports apart, until the first estimator is fitted.
 TRACED = """
@@ -117,4 +118,4 @@ def test_a_fit_goes_through_the_files_of_its_walk_in_order(sentence, estimator, 
     if until is not None:  # a search ends with a fit, which has a walk of its own
         entered = entered[: entered.index(until) + 1]
     assert len(set(walk)) == len(walk)
-    assert entered == walk
+    assert [file for file in entered if file not in IN_PASSING] == walk
