@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 
 from margindist.spaces.cluster import Chunk, ClusterPlace
 from margindist.spaces.partitions import Piece
@@ -49,6 +50,9 @@ class DaskPartitions:
         Seconds without any progress after which a fit gives up; None is ``dask.config.get("margindist.timeout")``, or
         600.
 
+    classes : array-like, default=None
+        All labels there may be, also those without a row; others are refused. None takes those that occur.
+
     Attributes
     ----------
     n_partitions : int
@@ -65,7 +69,7 @@ class DaskPartitions:
     5
     """
 
-    def __init__(self, X: Any, *, client: Any = None, timeout: float | None = None):
+    def __init__(self, X: Any, *, client: Any = None, timeout: float | None = None, classes: ArrayLike | None = None):
         if not is_dask(X):
             raise TypeError(
                 f"expected a Dask array or dataframe, or a list of delayed partitions, got {type(X).__name__}."
@@ -73,6 +77,7 @@ class DaskPartitions:
         self._X = X
         self._client = client
         self._timeout = timeout
+        self.classes = None if classes is None else np.unique(np.asarray(classes))
         self._check_rows()
         self.n_partitions = _n_partitions(X)
         self.feature_names = list(X.columns) if _is_frame(X) else None

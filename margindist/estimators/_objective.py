@@ -6,6 +6,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from margindist.dask import as_partitions
 from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
@@ -84,6 +85,7 @@ class ObjectiveClassifier(MarginClassifier):
             Itself.
         """
         self._check_parameters()
+        X = as_partitions(X)
         if hasattr(X, "map_rows"):
             return self._fit_partitions(X, y, sample_weight)
         data = self._validate_training_data(X, y, sample_weight)

@@ -64,6 +64,8 @@ class PartitionedMixin:
             )
         labels, totals = _merged(found["labels"])
         check_classification_targets(labels)
+        if getattr(X, "classes", None) is not None:
+            labels, totals = self._among(X.classes, labels, totals)
         self._encode(labels)
         self.n_features_in_ = int(found["columns_max"])
         if X.feature_names is not None and all(isinstance(name, str) for name in X.feature_names):
@@ -72,6 +74,17 @@ class PartitionedMixin:
         self._weights_in_range(weights)
         place.encode(Encoding(self.classes_, weights, bool(getattr(self, "fit_intercept", False))))
         return found
+
+    def _among(self, classes, labels, totals):
+        """Return the classes that were given, and the weight of each."""
+        unknown = np.setdiff1d(labels, classes)
+        if len(unknown):
+            raise ValueError(
+                f"{type(self).__name__}: y has the labels {unknown.tolist()[:5]}, which are not among the classes given."
+            )
+        known = np.zeros(len(classes))
+        known[np.searchsorted(classes, labels)] = totals
+        return classes, known
 
 
 def _look(k, start):

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
+from margindist.dask import as_partitions
 from margindist.estimators._base import MarginClassifier, available_if, fitting
 from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
@@ -273,6 +274,7 @@ class LDMClassifier(MarginClassifier):
             Itself.
         """
         self._check_parameters()
+        X = as_partitions(X)
         if hasattr(X, "map_rows"):
             return self._fit_partitions(X, y, sample_weight)
         data = self._validate_training_data(X, y, sample_weight)
