@@ -80,7 +80,7 @@ class PartitionedMixin:
         unknown = np.setdiff1d(labels, classes)
         if len(unknown):
             raise ValueError(
-                f"{type(self).__name__}: y has the labels {unknown.tolist()[:5]}, which are not among the classes given."
+                f"{type(self).__name__}: expected labels among the classes given, got {unknown.tolist()[:5]} in y too."
             )
         known = np.zeros(len(classes))
         known[np.searchsorted(classes, labels)] = totals
