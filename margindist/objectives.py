@@ -44,6 +44,7 @@ __all__ = [
     "SemiVariance",
     "compiled_for",
     "coordinate_step",
+    "of_some",
     "piecewise_quadratic",
     "row_cost",
     "row_slope",
@@ -106,24 +107,48 @@ class LDM(NamedTuple):
 
     def value(self, square_norm, margins, weights):
         """Return the objective at a point with these margins."""
-        share = weights / weights.sum()
-        mean = share @ margins
-        variance = share @ (margins - mean) ** 2
+        mean = (weights @ margins) / weights.sum()
+        return self.value_of(square_norm, self.sums(margins, weights, mean), mean)
+
+    def sums(self, margins, weights, about):
+        """Return the sums over rows that value and scale consist of: ``about`` is a number near the mean margin.
+
+        Those of parts of the rows, added up, are those of all.
+        """
+        centred = margins - about
         short = np.maximum(0.0, 1.0 - margins)
-        loss = self.C * (weights @ short) if np.isfinite(self.C) else (np.inf if short.any() else 0.0)
-        return 0.5 * square_norm + 2.0 * self.lambda1 * variance - self.lambda2 * mean + loss
+        return {
+            "weight": weights.sum(),
+            "centred": weights @ centred,
+            "square": weights @ centred**2,
+            "loss": self.C * (weights @ short) if np.isfinite(self.C) else (np.inf if short.any() else 0.0),
+        }
+
+    def value_of(self, square_norm, sums, about):
+        """Return the objective at a point with these sums."""
+        mean, variance = self._moments(sums, about)
+        return 0.5 * square_norm + 2.0 * self.lambda1 * variance - self.lambda2 * mean + sums["loss"]
+
+    @staticmethod
+    def _moments(sums, about):
+        """Return mean and variance of the margins."""
+        off = sums["centred"] / sums["weight"]
+        return about + off, max(0.0, sums["square"] / sums["weight"] - off * off)
 
     def feasible_scale(self, square_norm, margins, weights):
-        r"""Return the factor of the weights with which a hard margin is kept at the least objective.
+        """Return the factor of the weights with which a hard margin is kept at the least objective."""
+        mean = (weights @ margins) / weights.sum()
+        return self.feasible_scale_of(square_norm, margins.min(), self.sums(margins, weights, mean), mean)
+
+    def feasible_scale_of(self, square_norm, least, sums, about):
+        r"""Return the factor of :meth:`feasible_scale` from the least margin and :meth:`sums`.
 
         With all margins positive, :math:`tw` is feasible from :math:`t = 1 / \min z` on. Its objective is the parabola
         :math:`\tfrac12 t^2 (\|w\|^2 + 4 \lambda_1 \mathrm{Var}(z)) - t \lambda_2 \bar z`, whose vertex may lie beyond.
         """
-        share = weights / weights.sum()
-        mean = share @ margins
-        variance = share @ (margins - mean) ** 2
+        mean, variance = self._moments(sums, about)
         vertex = self.lambda2 * mean / (square_norm + 4.0 * self.lambda1 * variance)
-        return max(1.0 / margins.min(), vertex)
+        return max(1.0 / least, vertex)
 
     def slope(self, margins, weights):
         """Return the derivative of the objective by each margin; at the kink of the hinge, that of its flat side."""
@@ -133,10 +158,14 @@ class LDM(NamedTuple):
 
     def dual_coef(self, beta, margins, weights):
         """Return the dual point ``a`` that multipliers ``beta`` make at these margins."""
-        share = weights / weights.sum()
-        centred = margins - share @ margins
-        centred -= share @ centred  # a sum that is off zero by rounding is no dual point, and lambda1 magnifies it
-        return beta + share * (self.lambda2 - 4.0 * self.lambda1 * centred)
+        total = weights.sum()
+        mean = (weights @ margins) / total
+        mean += (weights @ (margins - mean)) / total  # off by rounding it makes no dual point, and lambda1 magnifies it
+        return self.dual_coef_about(beta, margins, weights, total, mean)
+
+    def dual_coef_about(self, beta, margins, weights, total, mean):
+        """Return the dual point of some rows, given the weight and the mean margin of all."""
+        return beta + weights * ((self.lambda2 - 4.0 * self.lambda1 * (margins - mean)) / total)
 
     def multipliers(self, beta, margins, weights):
         """Return the multipliers within their bounds."""
@@ -271,6 +300,18 @@ class Band(NamedTuple):
     high: float
     below: np.ndarray  # price of a unit squared below the band, one per row
     above: np.ndarray
+
+
+def of_some(formula, values, weights, total):
+    """Return what an objective's formula for each row gives for some of the rows, whose weights make ``total`` in all.
+
+    The formulas know the total as the sum of the weights they are given; the weight of the other rows stands in one
+    more row, whose result is left out.
+    """
+    others = total - weights.sum()
+    if others <= 0.0:
+        return formula(values, weights)
+    return formula(np.append(values, 0.0), np.append(weights, others))[:-1]
 
 
 @piecewise_quadratic

@@ -17,6 +17,24 @@ The Gram product Z_S'TZ_S is nearly all the cost, so the *working set* S leaves 
 of margin 1: those beyond it cost nothing, those short of it add U_i z_i to q'w. Rows join it as soon as they change
 sides. The gap that ends the iteration counts all rows.
 
+All of it is sums over rows, so the method is written as rounds over partitions (:mod:`margindist.spaces.partitions`);
+rows in memory are the case of one partition, or of a few. A part keeps its own working set. An iteration is three
+sweeps over the working set, one round each:
+
+- ``advance``: take the step, make the working set smaller where rows have settled, linearise, and return the Gram
+  product together with the predictor's right-hand side and Z'β, as two columns more of the same product;
+- ``predict``: the predictor, and the corrector's right-hand side in the same sweep: it depends on the target, which
+  is known only when all parts have answered, as v + target v', so both vectors are returned;
+- ``direct``: the corrected direction, and how far the rows let it go.
+
+``look`` is ``advance`` with a look at the rows outside the working set. The first guess comes from a sample of the
+rows, a fixed share of every partition, which is followed in the same rounds; its margins also say how far from margin
+1 the quarter of all rows reaches that is worked on first.
+
+What a part keeps: the labels' signs and two flags per row (3 bytes; in memory the signs are those given), and 12
+numbers (96 bytes) per row of the working set, which is a quarter of the rows or less where there are many: about 27
+bytes per row, for each two-class problem, beside labels and weights.
+
 Fewer rows than columns span a subspace in which the weights lie: with the rows' coordinates in an orthonormal basis of
 it, from one QR factorisation, the Gram product has the size of the rows.
 
@@ -24,28 +42,44 @@ The products s_i β_i and ξ_i e_i aim at μ times the row's weight: then a row 
 the very values that two equal rows take.
 """
 
+import functools
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 
-from margindist.solvers._solution import Status, certify, conclude, require
+from margindist.solvers._solution import (
+    Solution,
+    Status,
+    certify,
+    conclude,
+    inseparable,
+    relative,
+    require,
+)
+from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     add_rows,
     as_rows,
     dense_matrix,
     gram,
+    gram_diagonal,
     n_columns,
     n_rows,
+    n_stored,
+    row_add,
     row_dot,
     scores,
     some_scores,
+    squares,
+    take_rows,
+    weighted_system,
 )
 
 _MOST_ITERATIONS = 1000
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
-_LOOK = 3  # iterations between two looks at the rows outside the working set
+_LOOK = 3  # iterations between two looks at the rows outside the working set, while none of them joins it
 _SMALL = 1000  # rows from which on making the working set smaller pays
 _FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
 _CENTRE = 0.5  # fraction of the products s∘β and ξ∘e that a step back towards the central path aims at
@@ -53,26 +87,11 @@ _CYCLE = 3  # iterations without progress after which to take such steps: Mehrot
 _GIVE_UP = 30  # iterations without progress after which to end
 _NO_STEP = 1e-10  # a step this short means that rounding has taken over
 _SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
+_SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
-
-
-class _Point(NamedTuple):
-    """One entry a row of the working set; used for the iterate and for the direction it moves in."""
-
-    z: np.ndarray  # margins
-    beta: np.ndarray  # multipliers of z - 1 + xi >= 0
-    slack: np.ndarray  # z - 1 + xi
-    xi: np.ndarray  # shortfall; stays 0 with a hard margin
-
-
-class _Set(NamedTuple):
-    """The working set; arrays have one entry a row of it."""
-
-    rows: tuple
-    which: np.ndarray
-    signs: np.ndarray
-    weights: np.ndarray
-    upper: np.ndarray  # C times the weights
+_FLATTEST = 1e-200  # least curvature of a row: its root must not vanish
+_BRAKE = 1e-3  # curvature that the rows outside have in the first system, relative to those inside, and diagonally
+_SKETCH = 257  # numbers that stand for the distribution of a part's margins
 
 
 def solve(problem, options, start=None):
@@ -95,17 +114,44 @@ def solve(problem, options, start=None):
     require(objective, "The interior point method", "cap", "bend", "pull")
     if n_rows(rows) < n_columns(rows):
         return _solve_in_span(problem, options, start)
-    everything = np.arange(n_rows(rows))
-    Q, q = quadratic_part(objective, rows, everything, signs, weights)
-    whole = _Set(rows, everything, signs, weights, objective.upper(weights))
-    guess = None if start is None else start.coef
-    if guess is None and len(signs) > _SAMPLE_ABOVE and not objective.hard:
-        guess = _guess_from_sample(whole, Q, q, options.generator())
-    limit = options.limit(_MOST_ITERATIONS)
-    w, beta, n_iter, ended = _minimise(whole, Q, q, guess, options.tol, limit, options.report)
-    scores(rows, w, z := np.empty(len(signs)))
-    z *= signs
-    return conclude(certify(problem, w, z, beta)._replace(n_iter=n_iter), options.tol, ended)
+    place = in_memory(rows, signs, weights, options.n_jobs)
+    try:
+        (found,) = solve_in_place(place, objective, [None], [options], [start], with_dual=True)
+        return found
+    finally:
+        place.close()
+
+
+def solve_in_place(place, objective, positives, options, starts=None, *, with_dual=False):
+    """Minimise a hinge-type objective on partitions, for several classes against the rest in common sweeps.
+
+    Parameters
+    ----------
+    place : place
+        Where the partitions are (:mod:`margindist.spaces.partitions`).
+    objective : objective
+        As for :func:`solve`.
+    positives : sequence
+        The code of the positive class of each problem; None if the targets are signs.
+    options : sequence of Options
+        One per problem.
+    starts : sequence of Solution, optional
+        Whose coefficients to start from.
+    with_dual : bool
+        Whether solutions have their multipliers, one number per row and problem, which are brought here for that.
+
+    Returns
+    -------
+    list of Solution
+    """
+    require(objective, "The interior point method", "cap", "bend", "pull")
+    spare = getattr(place, "spare_bytes", 0) // max(1, len(positives))
+    arguments = [(objective, positive, spare) for positive in positives]
+    seeds = [int(each.generator().integers(2**31)) for each in options]
+    coefs = [None if start is None else start.coef for start in starts or [None] * len(positives)]
+    return drive(
+        place, HingePart, arguments, lambda k, coef: _rounds(objective, options[k], coef, seeds[k], with_dual), coefs
+    )
 
 
 def _solve_in_span(problem, options, start):
@@ -129,48 +175,85 @@ def _solve_in_span(problem, options, start):
 
 def quadratic_part(objective, rows, everything, signs, weights):
     """Return Q (lower triangle filled up) and q: the objective without its hinge."""
-    share = weights / weights.sum()
-    mean_row = add_rows(rows, everything, share * signs, np.zeros(n_columns(rows)))
+    mean_row = add_rows(rows, everything, weights * signs, np.zeros(n_columns(rows))) / weights.sum()
+    second = gram(rows, everything, weights / weights.sum()) if objective.bend > 0.0 else None
+    return _quadratic(objective, mean_row, second)
+
+
+def _quadratic(objective, mean_row, second_moments):
+    """Return Q and q from the means of the signed rows and of their products (lower triangle)."""
     Q = np.eye(len(mean_row))
-    if objective.bend > 0.0:
-        variance = gram(rows, everything, objective.bend * share) - objective.bend * np.outer(mean_row, mean_row)
+    if second_moments is not None:
+        variance = objective.bend * second_moments - objective.bend * np.outer(mean_row, mean_row)
         Q += np.tril(variance) + np.tril(variance, -1).T
     return Q, objective.pull * mean_row
 
 
-def _guess_from_sample(problem, Q, q, rng):
-    """Solve roughly on some rows that stand for all."""
-    m, d = len(problem.which), len(q)
-    size = int(min(m / 3, max(60 * d, m / 16)))
-    which = np.sort(rng.choice(m, size, replace=False))
-    scale = problem.weights.sum() / problem.weights[which].sum()
-    weights, upper = scale * problem.weights[which], scale * problem.upper[which]
-    sample = problem._replace(which=which, signs=problem.signs[which], weights=weights, upper=upper)
-    return _minimise(sample, Q, q, None, tol=1e-2, max_iter=50, report=None)[0]
+# ---------------------------------------------------------------------- the driver: a generator of rounds
 
 
-def _minimise(problem, Q, q, start, tol, max_iter, report):
-    """Follow the central path; return coefficients, multipliers of all rows, iterations and how it ended."""
-    soft = np.isfinite(problem.upper[0])
-    inside, short = _first_choice(problem, start)
-    working, pull, lost = _split(problem, inside, short, q)
-    w, point = _starting_point(working, Q, pull, start)
-    ended = Status.STALLED
+def _rounds(objective, options, start, seed, with_dual):
+    """Follow the central path of a problem in rounds; return its certified solution."""
+    first = yield Round("moments", (objective.bend > 0.0,))
+    total = first["weight"]
+    mean_row = first["row"] / total
+    second = first["gram"] / total if objective.bend > 0.0 else None
+    Q, q = _quadratic(objective, mean_row, second)
+    guess, nearest, half, centre = start, np.inf, 1.0, 0.0  # without a guess: multiplier 0 at margin 1, U at margin -1
+    if guess is None and first["rows"] > _SAMPLE_ABOVE and not objective.hard:
+        guess, nearest = yield from _guess_from_sample(Q, q, first["rows"], seed)
+        half = nearest
+    elif guess is not None:
+        seen = yield Round("distances", (guess,), guess)
+        nearest = max(0.0, _merged_quantile(seen["sketch"], _NEAREST))
+        half = max(nearest, -seen["beyond_min"]) if objective.hard else nearest
+    if guess is not None:
+        half, centre = half + 1e-3, 0.5
+    opened = yield Round("open", (guess, nearest, half, centre), guess)
+    limit = options.limit(_MOST_ITERATIONS)
+    w, n_iter, ended = yield from _path(Q, q, opened, guess, half, centre, options.tol, limit, options.report)
+    found = yield from _certified(objective, w, mean_row, total)
+    if with_dual:
+        beta = yield Round("multipliers", (), found.coef)
+        found = found._replace(dual=np.concatenate(beta["beta"]))
+    return conclude(found._replace(n_iter=n_iter), options.tol, ended)
+
+
+def _guess_from_sample(Q, q, m, seed):
+    """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
+    size = min(m / 3, max(60 * len(q), m / 16))
+    opened = yield Round("open_sample", (size / m, seed))
+    guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, _SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
+    seen = yield Round("working_distances", (), guess)
+    return guess, _merged_quantile(seen["sketch"], _NEAREST)
+
+
+def _merged_quantile(sketches, share):
+    """Return the quantile of a distribution from the quantiles of its parts."""
+    values = np.concatenate([quantiles for _, quantiles in sketches])
+    counts = np.concatenate([np.full(len(quantiles), m / len(quantiles)) for m, quantiles in sketches])
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(counts[order])
+    return values[order][min(np.searchsorted(reached, share * reached[-1]), len(values) - 1)]
+
+
+def _path(Q, q, opened, guess, half, centre, tol, max_iter, report):
+    """Follow the central path on what the parts have opened; return coefficients, iterations and how it ended."""
+    system, right = opened["gram"] + Q, opened["rhs"] + opened["pull"] + q
+    if guess is not None:
+        system.flat[:: len(q) + 1] += _BRAKE * opened["brake"]
+        right += _BRAKE * opened["brake"] * guess
+    w = cho_solve(_factorise(system), right, check_finite=False)
+    now = yield Round("begin", (w, half, centre), w)
+    ended, looked, since_look = Status.STALLED, True, 0
     least, since = np.inf, 0  # what the products and the residual came down to, and the iterations since then
     for n_iter in range(max_iter + 1):
-        residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
-        loss, gap = _loss_and_complementarity(working.upper, point)
-        gap += 0.5 * (residual @ residual)
-        value = 0.5 * (w @ (Q @ w)) - pull @ w + lost + loss
-        if not inside.all() and (gap <= 0.5 * tol * abs(value) or n_iter % _LOOK == 0):
-            z = _margins(problem, w)
-            joining = ~inside & (short != (z < 1.0))
-            if joining.any():
-                point = _join(problem, working, point, inside, joining, z)
-                inside |= joining
-                working, pull, lost = _split(problem, inside, short, q)
-                residual = add_rows(problem.rows, working.which, working.signs * point.beta, pull - Q @ w)
-                gap = least = np.inf
+        residual, value, gap = _where(Q, q, w, now)
+        if gap <= 0.5 * tol * abs(value) and now["outside"] and not looked:
+            now = yield Round("look", (0.0, w, False, now["slack_products"] / now["weight"]), w)
+            residual, value, gap = _where(Q, q, w, now)
+        if now["joined"]:
+            gap = least = np.inf
         if report is not None and report(n_iter, w, value, gap / abs(value)):
             ended = Status.STOPPED
             break
@@ -179,98 +262,417 @@ def _minimise(problem, Q, q, start, tol, max_iter, report):
         if n_iter == max_iter:
             ended = Status.ITERATION_LIMIT
             break
-        left = point.slack @ point.beta + 0.5 * (residual @ residual)
-        if soft:
-            left += point.xi @ (working.upper - point.beta)
+        left = now["products"] + 0.5 * (residual @ residual)
         since = 0 if left < 0.9 * least else since + 1
         least = min(left, least)
         if since > _GIVE_UP:
             break
         try:
-            dw, move, step = _step(working, Q, residual, point, bold=since < _CYCLE)
+            dw, step = yield from _direction(Q, residual, now, bold=since < _CYCLE)
         except LinAlgError:
-            step = 0.0
+            break
         if step < _NO_STEP:
             break
         w = w + step * dw
-        for entry, change in zip(point, move, strict=True):
-            entry += step * change
-        if soft and len(move.z) > _SMALL and gap <= 0.1 * abs(value):
-            settled = _settled(working.upper, point, move.z)
-            if 0.1 < settled.mean() < 1.0:
-                short[inside] = point.z < 1.0
-                inside[inside] = ~settled
-                point = _Point(*(entry[~settled] for entry in point))
-                working, pull, lost = _split(problem, inside, short, q)
-    beta = np.where(short, problem.upper, 0.0) if soft else np.zeros(len(short))
-    beta[inside] = point.beta
-    return w, beta, n_iter, ended
+        shrink = gap <= 0.1 * abs(value)
+        since_look = 0 if looked else since_look + 1
+        looked = bool(now["outside"]) and (since_look + 1 >= _LOOK or now["joined"] > 0)
+        if looked:
+            now = yield Round("look", (step, w, shrink, now["slack_products"] / now["weight"]), w)
+        else:
+            now = yield Round("advance", (step, shrink), w)
+    return w, n_iter, ended
 
 
-def _first_choice(problem, start):
-    """Return which rows to work on, and which of the others are short of margin 1: by a guess, else all and none."""
-    none = np.zeros(len(problem.which), dtype=bool)
-    if start is None:
-        return ~none, none
-    beyond = _margins(problem, start) - 1.0
-    if np.isfinite(problem.upper[0]):
-        distance = np.abs(beyond)
-        return distance <= np.quantile(distance, _NEAREST), beyond < 0.0
-    return beyond <= max(0.0, np.quantile(beyond, _NEAREST)), none  # a hard margin leaves no row short
+def _where(Q, q, w, now):
+    """Return the residual of Qw = q + Z'beta, the objective's value and the gap."""
+    pull, Qw = q + now["pull"], Q @ w
+    residual = pull + now["pressure"] - Qw
+    value = 0.5 * (w @ Qw) - pull @ w + now["lost"] + now["loss"]
+    gap = np.inf if now["short_max"] > _FEASIBLE else now["excess"] + 0.5 * (residual @ residual)
+    return residual, value, gap
 
 
-def _starting_point(working, Q, pull, start):
-    """Minimise with parabolas for hinges, over the margins the working set spans; their slopes are the multipliers.
+def _direction(Q, residual, now, bold):
+    """Return the direction in w, which the parts know in their variables, and how far to go along it.
 
-    Such a point nearly satisfies Qw = q + Z'beta, which halves the iterations against a start from w = 0.
+    Mehrotra's direction is ``bold``; the other one goes back towards the central path.
     """
-    hard = not np.isfinite(working.upper[0])
-    upper = working.weights if hard else working.upper
-    half, centre = 1.0, 0.0  # without a guess: multiplier 0 at margin 1, U at margin -1
-    if start is not None:
-        half, centre = np.abs(_margins(working, start) - 1.0).max() + 1e-3, 0.5
-    slope = upper / (2.0 * half)
-    system = gram(working.rows, working.which, slope)
-    system += Q
-    right = add_rows(working.rows, working.which, working.signs * (centre * upper + slope), pull.copy())
-    w = cho_solve(_factorise(system), right, check_finite=False)
-    z = _margins(working, w)
-    beta = np.clip(centre * upper + slope * (1.0 - z), 0.05 * upper, 0.95 * upper)
-    slack = np.maximum(z - 1.0, 0.0) + 0.5 * half
-    return w, _Point(z, beta, slack, np.zeros_like(z) if hard else np.maximum(1.0 - z, 0.0) + 0.5 * half)
+    factor = _factorise(now["gram"] + Q)
+    dw = cho_solve(factor, now["rhs"] + residual, check_finite=False)
+    ahead = yield Round("predict", (dw, 1.0 if bold else 0.0))
+    length, products = ahead["step_min"], ahead["products"]
+    after = products + length * (ahead["slope"] + length * ahead["bend"])
+    centring = (after / products) ** 3 if bold else _CENTRE
+    target = centring * products / (now["pairs"])
+    dw = cho_solve(factor, residual + ahead["plain"] + target * ahead["aimed"], check_finite=False)
+    room = yield Round("direct", (dw, target))
+    return dw, min(1.0, _SHORTEN * room["step_min"]) if np.isfinite(dw).all() else 0.0
 
 
-def _margins(working, w):
-    z = some_scores(working.rows, working.which, w, np.empty(len(working.which)))
-    z *= working.signs
-    return z
+def _certified(objective, w, mean_row, total):
+    """Return weights with value and gap, from sums over all rows (as :func:`~margindist.solvers._solution.certify`)."""
+    floor = -np.inf
+    if objective.hard:
+        about = mean_row @ w
+        seen = yield Round("margins", (w, about), w)
+        if seen["least_min"] <= 0.0:
+            longest = seen["longest_max"]
+            proved = inseparable(np.array([seen["beta"]]), seen["pressure"] @ seen["pressure"], longest)
+            return Solution(w, None, np.inf, np.inf, status=Status.INFEASIBLE if proved else None)
+        w = objective.feasible_scale_of(w @ w, seen["least_min"], seen, about) * w
+        floor = 1.0
+    about = mean_row @ w
+    sums = yield Round("certify", (w, about, total, floor), w)
+    residual = sums["dual"] + objective.bend * (sums["centred"] / total) * mean_row - w
+    value = objective.value_of(w @ w, sums, about)
+    gap = 0.5 * (residual @ residual) + sums["excess"]
+    return Solution(w, None, value, relative(gap, value))
 
 
-def _split(problem, inside, short, q):
-    """Return the working set, the linear term with the rows outside it, and the constant those add."""
-    working = _Set(problem.rows, *(entry[inside] for entry in problem[1:]))
-    outside = ~inside & short
-    pull = add_rows(problem.rows, problem.which[outside], problem.upper[outside] * problem.signs[outside], q.copy())
-    return working, pull, problem.upper[outside].sum()
+def _factorise(system):
+    """Return the Cholesky factor of a matrix whose lower triangle is filled, in its place."""
+    return cho_factor(system.T, lower=False, overwrite_a=True, check_finite=False)
 
 
-def _join(problem, working, point, inside, joining, z):
-    """Insert rows in the middle of their range: they were at one end of it and belong nearer the other."""
-    upper, beyond = problem.upper[joining], z[joining] - 1.0
-    mu = (point.slack @ point.beta) / working.weights.sum() * problem.weights[joining]
-    new = _centre(z[joining], upper, np.maximum(mu, np.abs(beyond) * upper))
-    merged = []
-    for old_entry, new_entry in zip(point, new, strict=True):
-        full = np.empty(len(z))
-        full[inside], full[joining] = old_entry, new_entry
-        merged.append(full[inside | joining])
-    return _Point(*merged)
+# ---------------------------------------------------------------------- a part: rows' variables and the rounds on them
 
 
-def _settled(upper, point, dz):
-    """Tell which rows sit firmly on one side: multiplier at its bound, margin far off for the pace it moves at."""
-    bound = np.where(point.z > 1.0, point.beta, upper - point.beta)
-    return (bound < 1e-3 * upper) & (np.abs(point.z - 1.0) > 10.0 * np.abs(dz))
+class _Point(NamedTuple):
+    """One entry a row of the working set; used for the iterate and for the direction it moves in."""
+
+    z: np.ndarray  # margins
+    beta: np.ndarray  # multipliers of z - 1 + xi >= 0
+    slack: np.ndarray  # z - 1 + xi
+    xi: np.ndarray  # shortfall; stays 0 with a hard margin
+
+
+class _Set(NamedTuple):
+    """The working set; arrays have one entry a row of it."""
+
+    rows: tuple
+    which: np.ndarray
+    signs: np.ndarray
+    weights: np.ndarray
+    upper: np.ndarray  # C times the weights
+
+
+class HingePart:
+    """What the method keeps of one partition: the working set and its variables.
+
+    Parameters
+    ----------
+    rows, targets, weights : rows and arrays
+        The partition.
+    objective : objective
+        A hinge with mean and variance.
+    positive : int, optional
+        Code of the positive class; None if the targets are signs.
+    spare_bytes : int
+        Memory for a copy of the working set's rows: with it, most rounds need no rows.
+    """
+
+    def __init__(self, rows, targets, weights, objective, positive=None, spare_bytes=0):
+        self._given = targets if positive is None else np.where(targets == positive, 1, -1).astype(np.int8)
+        self._weights = weights
+        self._objective = objective
+        self._spare = spare_bytes * n_rows(rows) / max(1, n_stored(rows)) / 12.0  # rows that a copy may have
+        self._copied = None
+        self._inside = np.ones(len(weights), dtype=bool)
+        self._short = np.zeros(len(weights), dtype=bool)
+        self._working = self._point = self._scratch = None
+
+    @property
+    def rowless(self):
+        """Rounds that need no rows: those on the working set, if it was copied."""
+        always = {"working_distances", "multipliers"}
+        if self._copied is None:
+            return always
+        return always | {"advance", "predict", "direct"} | ({"begin"} if self._sampled else set())
+
+    @functools.cached_property
+    def _everything(self):
+        return np.arange(len(self._weights))
+
+    @property
+    def _signs(self):
+        return self._given.astype(np.float64, copy=False)
+
+    # ------------------------------------------------------------------ the problem
+
+    def moments(self, rows, with_gram):
+        """Return the number and weight of the rows, their signed sum, and their Gram product."""
+        signed = self._weights * self._signs
+        record = {"rows": len(signed), "weight": self._weights.sum()}
+        if with_gram:
+            nothing = np.zeros(len(signed))
+            record["gram"], record["row"], _ = weighted_system(rows, self._everything, self._weights, signed, nothing)
+        else:
+            record["row"] = add_rows(rows, self._everything, signed, np.zeros(n_columns(rows)))
+        return record
+
+    def open_sample(self, rows, fraction, seed):
+        """Work on some rows that stand for all of this part."""
+        m = len(self._weights)
+        rng = np.random.default_rng([seed, m])
+        which = np.sort(rng.choice(m, int(np.ceil(fraction * m)), replace=False))
+        scale = self._weights.sum() / self._weights[which].sum()
+        self._pull, self._lost = np.zeros(n_columns(rows)), 0.0
+        self._choose(rows, which, scale)
+        self._sampled = True
+        return self._parabolas(rows, 1.0, 0.0)
+
+    def distances(self, rows, w):
+        """Return a sketch of how far the margins are from 1."""
+        z = self._margins_of_all(rows, w)
+        return {"sketch": [self._sketch(z)], "beyond_min": z.min() - 1.0}
+
+    def working_distances(self, rows):
+        """Return the sketch for the rows of the working set."""
+        return {"sketch": [self._sketch(self._point.z)]}
+
+    def _sketch(self, z):
+        beyond = z - 1.0
+        distance = beyond if self._objective.hard else np.abs(beyond)  # a hard margin leaves no row short
+        return len(z), np.quantile(distance, np.linspace(0.0, 1.0, min(_SKETCH, len(z))))
+
+    def open(self, rows, w, nearest, half, centre):
+        """Choose the rows that a guess brings nearest to margin 1 (None: all rows); return their parabolas' system."""
+        self._sampled = False
+        self._pull, self._lost = np.zeros(n_columns(rows)), 0.0
+        self._inside[:] = True
+        self._short[:] = False
+        if w is not None:
+            beyond = self._margins_of_all(rows, w) - 1.0
+            if self._objective.hard:
+                self._inside = beyond <= nearest
+            else:
+                self._inside = np.abs(beyond) <= nearest
+                self._short = beyond < 0.0
+                self._leave(rows, np.flatnonzero(~self._inside & self._short))
+        self._choose(rows, np.flatnonzero(self._inside))
+        record = self._parabolas(rows, half, centre)
+        if w is not None:
+            outside = np.flatnonzero(~self._inside)
+            record["brake"] = gram_diagonal(
+                rows,
+                outside,
+                self._weights[outside] * ((1.0 if self._objective.hard else self._objective.cap) / (2.0 * half)),
+            )
+        return record
+
+    def _margins_of_all(self, rows, w):
+        scores(rows, w, z := np.empty(len(self._weights)))
+        z *= self._given
+        return z
+
+    def _leave(self, rows, short, sign=1.0):
+        """Put rows that are short of margin 1 into the linear term, or take them from it."""
+        price = sign * self._objective.upper(self._weights[short])
+        add_rows(rows, short, price * self._given[short], self._pull)
+        self._lost += price.sum()
+
+    def _choose(self, rows, which, scale=1.0):
+        """Set the working set, and copy its rows if there is memory for that."""
+        weights = scale * self._weights[which]
+        self._which = which
+        self._copied = take_rows(rows, which) if len(which) <= self._spare else None
+        signs = self._signs[which]
+        self._working = _Set(None, which, signs, weights, self._objective.upper(weights))
+        self._scratch = [np.empty(len(which)) for _ in range(7)]
+
+    def _on(self, rows):
+        """Return the working set with its rows."""
+        if self._copied is None:
+            return self._working._replace(rows=rows)
+        return self._working._replace(rows=self._copied, which=np.arange(len(self._which)))
+
+    # ------------------------------------------------------------------ the first point
+
+    def _parabolas(self, rows, half, centre):
+        """Return the system that is left with parabolas for hinges, over the margins the working set spans.
+
+        Its minimum nearly satisfies Qw = q + Z'beta, which halves the iterations against a start from w = 0.
+        """
+        working = self._on(rows)
+        upper = self._bounds()
+        slope = upper / (2.0 * half)
+        right = working.signs * (centre * upper + slope)
+        system, rhs, _ = weighted_system(working.rows, working.which, slope, right, np.zeros(len(slope)))
+        return {"gram": system, "rhs": rhs, "pull": self._pull.copy(), "lost": self._lost}
+
+    def _bounds(self):
+        """Return the largest multipliers, of a hard margin what stands for them at first."""
+        return self._working.weights if self._objective.hard else self._working.upper
+
+    def begin(self, rows, w, half, centre):
+        """Start at the parabolas' minimum, whose slopes are the multipliers; look at the rows outside."""
+        working, upper = self._on(rows), self._bounds()
+        z = some_scores(working.rows, working.which, w, np.empty(len(upper)))
+        z *= working.signs
+        beta = np.clip(centre * upper + upper / (2.0 * half) * (1.0 - z), 0.05 * upper, 0.95 * upper)
+        slack = np.maximum(z - 1.0, 0.0) + 0.5 * half
+        xi = np.zeros_like(z) if self._objective.hard else np.maximum(1.0 - z, 0.0) + 0.5 * half
+        self._point = _Point(z, beta, slack, xi)
+        mu = (slack @ beta) / working.weights.sum() if len(z) else 1.0
+        joined = 0 if self._sampled else self._join(rows, w, mu)
+        return self._linearised(rows, joined)
+
+    # ------------------------------------------------------------------ an iteration
+
+    def advance(self, rows, step, shrink):
+        """Take the step, leave out rows that have settled, and return the next system."""
+        self._move(step)
+        if shrink and not self._objective.hard and not self._sampled:
+            self._leave_settled(rows)
+        return self._linearised(rows, 0)
+
+    def look(self, rows, step, w, shrink, mu):
+        """Advance, and take in rows that have changed sides; their variables get products of about ``mu``."""
+        self._move(step)
+        if shrink and not self._objective.hard:
+            self._leave_settled(rows)
+        return self._linearised(rows, self._join(rows, w, mu))
+
+    def predict(self, rows, dw, bends):
+        """Return complementarity along the predictor, and the corrector's right-hand side without and per target."""
+        t, rho, aimed, *rests = self._scratch[:5]
+        sums = np.zeros((2, len(dw)))
+        step, now, slope, bend = _predict(self._on(rows), dw, bends, self._point, t, rho, aimed, *rests, sums)
+        plain, per_target = sums
+        return {"step_min": step, "products": now, "slope": slope, "bend": bend, "plain": plain, "aimed": per_target}
+
+    def direct(self, rows, dw, target):
+        """Fill the corrected direction; return how far it can be gone."""
+        t, rho, aimed, rest_slack, rest_xi, dz, dbeta = self._scratch
+        step = _direct(self._on(rows), dw, target, self._point, t, rho, aimed, rest_slack, rest_xi, dz, dbeta)
+        return {"step_min": step}
+
+    def _move(self, step):
+        """Go along the direction that :meth:`direct` has left."""
+        if step > 0.0:
+            _, _, _, dslack, dxi, dz, dbeta = self._scratch
+            for entry, change in zip(self._point, (dz, dbeta, dslack, dxi), strict=True):
+                entry += step * change
+
+    def _leave_settled(self, rows):
+        """Leave out rows that sit firmly on one side: multiplier at its bound, margin far off for its pace."""
+        point, upper, dz = self._point, self._working.upper, self._scratch[5]
+        if len(dz) <= _SMALL:
+            return
+        bound = np.where(point.z > 1.0, point.beta, upper - point.beta)
+        settled = (bound < 1e-3 * upper) & (np.abs(point.z - 1.0) > 10.0 * np.abs(dz))
+        if not 0.1 < settled.mean() < 1.0:
+            return
+        short = point.z < 1.0
+        self._short[self._which] = short
+        self._inside[self._which[settled]] = False
+        working = self._on(rows)
+        leaving = np.flatnonzero(settled & short)
+        price = upper[leaving]
+        add_rows(working.rows, working.which[leaving], price * working.signs[leaving], self._pull)
+        self._lost += price.sum()
+        stay = np.flatnonzero(~settled)
+        self._point = _Point(*(entry[stay] for entry in point))
+        copied, self._copied = self._copied, None
+        self._which = self._which[stay]
+        self._working = _Set(None, self._which, *(entry[stay] for entry in self._working[2:]))
+        self._scratch = [np.empty(len(stay)) for _ in range(7)]
+        if copied is not None:
+            self._copied = take_rows(copied, stay)
+
+    def _join(self, rows, w, mu):
+        """Take in rows that have changed sides, in the middle of their range; return how many.
+
+        They were at one end of it and belong nearer the other.
+        """
+        outside = np.flatnonzero(~self._inside)
+        z = some_scores(rows, outside, w, np.empty(len(outside)))
+        z *= self._given[outside]
+        changed = self._short[outside] != (z < 1.0)
+        new, z = outside[changed], z[changed]
+        if not len(new):
+            return 0
+        self._leave(rows, new[self._short[new]], -1.0)
+        weights = self._weights[new]
+        upper = self._objective.upper(weights)
+        aim = mu * weights
+        if not self._objective.hard:
+            aim = np.maximum(aim, np.abs(z - 1.0) * upper)
+        fresh = _centre(z, upper, aim)
+        before = self._which
+        self._inside[new] = True
+        self._choose(rows, np.flatnonzero(self._inside))
+        old_places, new_places = np.searchsorted(self._which, before), np.searchsorted(self._which, new)
+        merged = []
+        for old_entry, new_entry in zip(self._point, fresh, strict=True):
+            full = np.empty(len(self._which))
+            full[old_places], full[new_places] = old_entry, new_entry
+            merged.append(full)
+        self._point = _Point(*merged)
+        return len(new)
+
+    def _linearised(self, rows, joined):
+        """Eliminate the row variables; return the system that is left, and the sums that tell how far it is."""
+        working = self._on(rows)
+        t, first, second = self._scratch[:3]
+        loss, excess, worst, slack_products, products = _linearise(working, self._point, t, first, second)
+        system, rhs, pressure = weighted_system(working.rows, working.which, t, first, second)
+        weight = working.weights.sum()
+        return {
+            "gram": system,
+            "rhs": rhs,
+            "pressure": pressure,
+            "pull": self._pull.copy(),
+            "lost": self._lost,
+            "loss": loss,
+            "excess": excess,
+            "short_max": worst if self._objective.hard else 0.0,
+            "slack_products": slack_products,
+            "products": products,
+            "weight": weight,
+            "pairs": weight if self._objective.hard else 2.0 * weight,
+            "inside": len(t),
+            "outside": 0 if self._sampled else len(self._weights) - len(t),
+            "joined": joined,
+        }
+
+    # ------------------------------------------------------------------ what was found
+
+    def margins(self, rows, w, about):
+        """Return what a hard margin's certificate must know first: the least margin, and the multipliers' sums."""
+        z, beta = self._margins_of_all(rows, w), self._multipliers()
+        squares(rows, lengths := np.empty(len(z)))
+        return {
+            **self._objective.sums(z, self._weights, about),
+            "least_min": z.min(),
+            "beta": beta.sum(),
+            "pressure": add_rows(rows, self._everything, beta * self._given, np.zeros(len(w))),
+            "longest_max": lengths.max(),
+        }
+
+    def certify(self, rows, w, about, total, floor):
+        """Return the sums of the certificate; margins below the floor are so by rounding."""
+        z = np.maximum(self._margins_of_all(rows, w), floor)
+        beta = self._multipliers()
+        objective, weights = self._objective, self._weights
+        scales = self._given * objective.dual_coef_about(beta, z, weights, total, about)
+        return {
+            **objective.sums(z, weights, about),
+            "excess": objective.complementarity(beta, z, weights),
+            "dual": add_rows(rows, self._everything, scales, np.zeros(len(w))),
+        }
+
+    def multipliers(self, rows):
+        """Return the multipliers of all rows."""
+        return {"beta": [self._multipliers()]}
+
+    def _multipliers(self):
+        beta = np.zeros(len(self._weights))
+        if not self._objective.hard:
+            beta[self._short] = self._objective.upper(self._weights[self._short])
+        beta[self._which] = self._point.beta
+        return beta
 
 
 def _centre(z, upper, mu):
@@ -283,105 +685,75 @@ def _centre(z, upper, mu):
     return _Point(z, beta, mu / beta, mu / (upper - beta))
 
 
-def _factorise(system):
-    """Return the Cholesky factor of a matrix whose lower triangle is filled, in its place."""
-    return cho_factor(system.T, lower=False, overwrite_a=True, check_finite=False)
+@njit(cache=True, nogil=True)
+def _linearise(working, point, t, first, second):
+    """Fill the rows' curvature t, what they add to the predictor's right side, and their multipliers, signed.
 
-
-def _step(working, Q, residual, point, bold):
-    """Return the direction in w and in the row variables, and how far to go along it.
-
-    Mehrotra's direction is ``bold``; the other one goes back towards the central path.
+    Return the hinge loss and its excess over what the multipliers account for (a hard margin has no loss), the largest
+    shortfall, and the sums of the products s beta, and of all.
     """
-    rows, which = working.rows, working.which
-    pairs = 2 if np.isfinite(working.upper[0]) else 1
-    move = _Point(*(np.empty_like(point.z) for _ in range(4)))
-    t, rho, coef = (np.empty_like(point.z) for _ in range(3))
-    _linearise(working, point, t, coef)
-    system = gram(rows, which, t)
-    system += Q
-    factor = _factorise(system)
-    dw = cho_solve(factor, add_rows(rows, which, coef, residual.copy()), check_finite=False)
-    length, now, slope, bend = _predict(working, dw, point, t, move)
-    ahead = now + length * (slope + length * bend)
-    centring, bends = ((ahead / now) ** 3, 1.0) if bold else (_CENTRE, 0.0)
-    target = centring * now / (pairs * working.weights.sum())
-    _correct(working, target, bends, point, t, move, rho, coef)
-    dw = cho_solve(factor, add_rows(rows, which, coef, residual.copy()), check_finite=False)
-    step = min(1.0, _SHORTEN * _direct(working, dw, point, t, rho, move))
-    return dw, move, step if np.isfinite(dw).all() else 0.0
-
-
-@njit(cache=True, nogil=True)
-def _loss_and_complementarity(upper, point):
-    """Return the hinge loss, and its excess over what the multipliers account for; a hard margin has no loss."""
-    loss, total, worst = 0.0, 0.0, 0.0
-    for i in range(len(upper)):
-        short = 1.0 - point.z[i]
-        total -= point.beta[i] * short
-        worst = max(worst, short)
-        if short > 0.0 and upper[i] < np.inf:
-            loss += upper[i] * short
-    if len(upper) and upper[0] == np.inf and worst > _FEASIBLE:
-        return 0.0, np.inf
-    return loss, loss + total
-
-
-@njit(cache=True, nogil=True)
-def _linearise(working, point, t, coef):
-    """Eliminate the row variables: their curvature t and what they add to the predictor's right side."""
+    loss, total, worst, slack_products, others = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(t)):
-        t[i] = 1.0 / (point.slack[i] / point.beta[i] + point.xi[i] / (working.upper[i] - point.beta[i]))
-        coef[i] = working.signs[i] * t[i] * (1.0 - point.z[i])
+        beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
+        short = 1.0 - point.z[i]
+        total -= beta * short
+        worst = max(worst, short)
+        if short > 0.0 and upper < np.inf:
+            loss += upper * short
+        slack_products += slack * beta
+        if xi > 0.0:
+            others += xi * (upper - beta)
+        t[i] = max(_FLATTEST, 1.0 / (slack / beta + xi / (upper - beta)))
+        first[i] = working.signs[i] * t[i] * short
+        second[i] = working.signs[i] * beta
+    return loss, loss + total, worst, slack_products, slack_products + others
 
 
 @njit(cache=True, nogil=True)
-def _predict(working, dw, point, t, move):
-    """Fill the predictor direction; return its longest step and complementarity along it (c0 + c1 a + c2 a a)."""
+def _predict(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums):
+    """Return the predictor's longest step and complementarity along it (c0 + c1 a + c2 a a), in one sweep with what
+    the corrector's right side adds up from: ``sums[0]`` plus the target times ``sums[1]``, with ``bends`` times the
+    second-order terms. The residuals of the products, without the target, are left in ``rest_slack`` and ``rest_xi``.
+    """
     step, now, slope, bend = 1.0, 0.0, 0.0, 0.0
     for i in range(len(t)):
         beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
         e = working.upper[i] - beta
-        dbeta = t[i] * (1.0 - point.z[i] - working.signs[i] * row_dot(working.rows, working.which[i], dw))
+        sign, row = working.signs[i], working.which[i]
+        dbeta = t[i] * (1.0 - point.z[i] - sign * row_dot(working.rows, row, dw))
         dslack = -slack - slack * dbeta / beta
         dxi = -xi + xi * dbeta / e
-        move.beta[i], move.slack[i], move.xi[i] = dbeta, dslack, dxi
         step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(e, -dbeta))
         now += slack * beta
         slope += slack * dbeta + beta * dslack
         bend += dslack * dbeta
+        rest_slack[i] = -slack * beta - bends * dslack * dbeta
+        rest_xi[i] = 0.0
+        aimed[i] = working.weights[i] / beta
         if xi > 0.0:
             now += xi * e
             slope += e * dxi - xi * dbeta
             bend -= dxi * dbeta
+            rest_xi[i] = -xi * e + bends * dxi * dbeta
+            aimed[i] -= working.weights[i] / e
+        rho[i] = rest_slack[i] / beta - rest_xi[i] / e - (point.z[i] - 1.0 + xi - slack)
+        row_add(working.rows, row, sign * t[i] * rho[i], sums[0])
+        row_add(working.rows, row, sign * t[i] * aimed[i], sums[1])
     return step, now, slope, bend
 
 
 @njit(cache=True, nogil=True)
-def _correct(working, target, bends, point, t, move, rho, coef):
-    """Aim at the target, with ``bends`` times the second-order terms; leave the products' residuals in ``move``."""
-    for i in range(len(t)):
-        beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
-        e, aim = working.upper[i] - beta, target * working.weights[i]
-        rest_slack = aim - slack * beta - bends * move.slack[i] * move.beta[i]
-        rest_xi = aim - xi * e + bends * move.xi[i] * move.beta[i] if xi > 0.0 else 0.0
-        rho[i] = rest_slack / beta - rest_xi / e - (point.z[i] - 1.0 + xi - slack)
-        move.slack[i], move.xi[i] = rest_slack, rest_xi
-        coef[i] = working.signs[i] * t[i] * rho[i]
-
-
-@njit(cache=True, nogil=True)
-def _direct(working, dw, point, t, rho, move):
-    """Turn the residuals in ``move`` into the corrected direction; return the longest step along it."""
+def _direct(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta):
+    """Turn the residuals into the corrected direction, in their place; return the longest step along it."""
     step = 2.0
     for i in range(len(t)):
         beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
-        e = working.upper[i] - beta
+        e, aim = working.upper[i] - beta, target * working.weights[i]
         dz = working.signs[i] * row_dot(working.rows, working.which[i], dw)
-        dbeta = t[i] * (rho[i] - dz)
-        dslack = (move.slack[i] - slack * dbeta) / beta
-        dxi = (move.xi[i] + xi * dbeta) / e
-        move.z[i], move.beta[i], move.slack[i], move.xi[i] = dz, dbeta, dslack, dxi
+        dbeta = t[i] * (rho[i] + target * aimed[i] - dz)
+        dslack = (rest_slack[i] + aim - slack * dbeta) / beta
+        dxi = (rest_xi[i] + aim + xi * dbeta) / e if xi > 0.0 else 0.0
+        move_z[i], move_beta[i], rest_slack[i], rest_xi[i] = dz, dbeta, dslack, dxi
         step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(e, -dbeta))
     return step
 

@@ -7,12 +7,13 @@ intercept is its weight, the last entry of the coefficient vector.
 Functions named ``row_*`` are chosen by the tuple's type inside compiled code; the others work on all rows.
 """
 
+import ctypes
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 from numba import njit
-from numba.extending import overload
+from numba.extending import get_cython_function_address, overload
 from scipy.linalg.blas import dsyrk
 
 _MANY = 24  # columns up to which scores are summed in registers, four at a time
@@ -484,8 +485,79 @@ def _add_dense_gram(rows, which, weights, shift, sign, lower):
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]
         _scale_block(rows.X, rows.bias, which[start : start + block], weights[start : start + block], shift, part)
-        dsyrk(sign, part.T, beta=1.0, c=lower.T, overwrite_c=1)
+        _add_product(part, sign, lower)
     return lower
+
+
+def _find_syrk():
+    """Return BLAS ``dsyrk`` as a function that lets other threads run meanwhile, or None: SciPy's own holds the lock."""
+    try:
+        address = get_cython_function_address("scipy.linalg.cython_blas", "dsyrk")
+    except (ImportError, ValueError):
+        return None
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 10)(address)
+
+
+_SYRK = _find_syrk()
+
+
+def _add_product(part, sign, lower):
+    """Add ``sign`` times ``partᵀ part`` to the lower triangle of ``lower``, in place; both are C-contiguous."""
+    if _SYRK is None or not len(part):
+        dsyrk(sign, part.T, beta=1.0, c=lower.T, overwrite_c=1)
+        return
+    scales = np.array([sign, 1.0])
+    sizes = np.array([part.shape[1], part.shape[0]], dtype=np.intc)
+    factor, one, n, k = (
+        scales.ctypes.data,
+        scales.ctypes.data + 8,
+        sizes.ctypes.data,
+        sizes.ctypes.data + sizes.itemsize,
+    )
+    upper, plain = ctypes.c_char(b"U"), ctypes.c_char(b"N")  # of Fortran's view, which is the transpose
+    _SYRK(ctypes.byref(upper), ctypes.byref(plain), n, k, factor, part.ctypes.data, n, one, lower.ctypes.data, n)
+
+
+def weighted_system(rows, which, weights, first, second):
+    """Return ``Σ t x xᵀ`` (lower triangle), ``Σ c x`` and ``Σ c' x`` over the rows ``which``, in one sweep.
+
+    Dense rows are copied a block at a time, times √t and with c/√t and c'/√t as two columns more: the sums of rows are
+    then two rows of one Gram product. Weights must be positive.
+    """
+    d = n_columns(rows)
+    if isinstance(rows, SparseRows):
+        lower, sums = np.zeros((d, d)), np.zeros((2, d))
+        _sparse_system(rows, which, weights, first, second, lower, sums)
+        return lower, sums[0], sums[1]
+    m, wide = len(which), np.zeros((d + 2, d + 2))
+    block = max(64, _BLOCK_BYTES // (8 * (d + 2)))
+    scaled = np.empty((min(block, m), d + 2))
+    for start in range(0, m, block):
+        part = scaled[: min(block, m - start)]
+        stop = start + block
+        _scale_system(rows, which[start:stop], weights[start:stop], first[start:stop], second[start:stop], part)
+        _add_product(part, 1.0, wide)
+    return np.ascontiguousarray(wide[:d, :d]), wide[d, :d].copy(), wide[d + 1, :d].copy()
+
+
+@njit(cache=True, nogil=True)
+def _scale_system(rows, which, weights, first, second, out):
+    for k in range(len(which)):
+        root, x = np.sqrt(weights[k]), rows.X[which[k]]
+        for j in range(len(x)):
+            out[k, j] = root * x[j]
+        if rows.bias != 0.0:
+            out[k, -3] = root * rows.bias
+        out[k, -2] = first[k] / root
+        out[k, -1] = second[k] / root
+
+
+@njit(cache=True, nogil=True)
+def _sparse_system(rows, which, weights, first, second, lower, sums):
+    _sparse_gram(rows, which, weights, lower)
+    for k in range(len(which)):
+        row_add(rows, which[k], first[k], sums[0])
+        row_add(rows, which[k], second[k], sums[1])
 
 
 @njit(cache=True, nogil=True)
