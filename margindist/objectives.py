@@ -159,13 +159,13 @@ class LDM(NamedTuple):
     def dual_coef(self, beta, margins, weights):
         """Return the dual point ``a`` that multipliers ``beta`` make at these margins."""
         total = weights.sum()
-        mean = (weights @ margins) / total
-        mean += (weights @ (margins - mean)) / total  # off by rounding it makes no dual point, and lambda1 magnifies it
-        return self.dual_coef_about(beta, margins, weights, total, mean)
+        centred = margins - (weights @ margins) / total
+        centred -= (weights @ centred) / total  # a mean off zero by rounding is no dual point, and lambda1 magnifies it
+        return self.dual_coef_of_some(beta, centred, weights, total)
 
-    def dual_coef_about(self, beta, margins, weights, total, mean):
-        """Return the dual point of some rows, given the weight and the mean margin of all."""
-        return beta + weights * ((self.lambda2 - 4.0 * self.lambda1 * (margins - mean)) / total)
+    def dual_coef_of_some(self, beta, centred, weights, total):
+        """Return the dual point of some rows: margins less the mean margin of all, whose weight is ``total``."""
+        return beta + weights * ((self.lambda2 - 4.0 * self.lambda1 * centred) / total)
 
     def multipliers(self, beta, margins, weights):
         """Return the multipliers within their bounds."""

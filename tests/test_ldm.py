@@ -211,8 +211,8 @@ def test_interior_points_of_few_rows_work_in_their_span(monkeypatch, form):
         widths.append(interior_point.n_columns(rows))
         return products(rows, *others)
 
-    products = interior_point.gram
-    monkeypatch.setattr(interior_point, "gram", gram)
+    products = interior_point.weighted_system
+    monkeypatch.setattr(interior_point, "weighted_system", gram)
     for C in (1e-3, 1.0, np.inf):
         options = {"C": C, "lambda1": 3.0, "tol": 1e-8}
         model = LDMClassifier(**options, solver="interior-point").fit(form(X), signs)

@@ -4,7 +4,8 @@ import functools
 import warnings
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import get_active_backend
 from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
@@ -36,6 +37,18 @@ class ProblemsMixin:
         """Return the label vectors of the two-class problems: one for two classes, else one per class."""
         positives = [1] if len(self.classes_) == 2 else range(len(self.classes_))
         return [np.where(codes == positive, 1.0, -1.0) for positive in positives]
+
+    def _threads_per_problem(self, n_problems=None):
+        """Return the threads that the solver of one of so many problems may use, all of them together ``n_jobs``.
+
+        Within a worker of somebody else's parallel work there is one: its cores are taken.
+        """
+        backend, _ = get_active_backend()
+        if backend.nesting_level:
+            return 1
+        if n_problems is None:
+            n_problems = 1 if len(self.classes_) == 2 else len(self.classes_)
+        return max(1, effective_n_jobs(self.n_jobs) // n_problems)
 
     def _solve_each(self, solve, codes, X=None, y=None, *, space=None, joint=False):
         """Call ``solve(k, signs, report)`` for every two-class problem, in parallel if asked; return the solutions.

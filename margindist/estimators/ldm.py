@@ -132,7 +132,8 @@ class LDMClassifier(MarginClassifier):
         Print iteration, objective and gap.
 
     n_jobs : int, default=None
-        Threads for the two-class problems when there are more than two classes.
+        Threads, for the two-class problems when there are more than two classes, else for "interior-point" within one;
+        results have the same bits for any number of them.
 
     Attributes
     ----------
@@ -284,10 +285,11 @@ class LDMClassifier(MarginClassifier):
         self._check_memory(space)
         self.certified_problem_ = space.certified
         rngs = self._rng().spawn(len(self.classes_))
+        threads = self._threads_per_problem()
 
         def solve(k, signs, report):
             problem = Problem(objective, space, signs, data.weights)
-            options = Options(self.tol, self.max_iter, rngs[k], report)
+            options = Options(self.tol, self.max_iter, rngs[k], report, threads)
             found = self._solve(problem, options, self._last_solution(k, space))
             self._refuse_infeasible(found)
             return found
@@ -295,6 +297,18 @@ class LDMClassifier(MarginClassifier):
         solutions = self._solve_each(solve, data.codes, X, y, space=space)
         self._store_solutions(data, space, solutions)
         return self
+
+    def _solve_in_place(self, place, survey, positives, options):
+        if self.solver not in ("auto", "interior-point"):
+            return super()._solve_in_place(place, survey, positives, options)
+        self.solver_ = "interior-point"
+        columns = survey["columns_max"] + bool(self.fit_intercept)
+        self._refuse_beyond_memory(3 * gram_bytes(columns), f"{columns} columns in partitions")
+        objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
+        solutions = interior_point.solve_in_place(place, objective, positives, options)
+        for solution in solutions:
+            self._refuse_infeasible(solution)
+        return solutions
 
     # ------------------------------------------------------------------ which way
 

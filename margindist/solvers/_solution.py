@@ -55,8 +55,8 @@ class Options(NamedTuple):
     max_iter: int | None = None  # iterations at most; None is the solver's own limit
     rng: np.random.Generator | None = None  # for what a solver draws; None draws the same every time
     report: Report | None = None
-    choices: Mapping[str, Any] = {}  # what only one algorithm can be told, by name; its docstring says what
     n_jobs: int = 1  # threads, for solvers that work in rounds over partitions
+    choices: Mapping[str, Any] = {}  # what only one algorithm can be told, by name; its docstring says what
 
     def chosen(self, **defaults):
         """Return the algorithm's own choices, in the order of the defaults that stand where the caller made none."""

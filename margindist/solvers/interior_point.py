@@ -656,7 +656,7 @@ class HingePart:
         z = np.maximum(self._margins_of_all(rows, w), floor)
         beta = self._multipliers()
         objective, weights = self._objective, self._weights
-        scales = self._given * objective.dual_coef_about(beta, z, weights, total, about)
+        scales = self._given * objective.dual_coef_of_some(beta, z - about, weights, total)
         return {
             **objective.sums(z, weights, about),
             "excess": objective.complementarity(beta, z, weights),

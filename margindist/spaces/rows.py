@@ -490,7 +490,7 @@ def _add_dense_gram(rows, which, weights, shift, sign, lower):
 
 
 def _find_syrk():
-    """Return BLAS ``dsyrk`` as a function that lets other threads run meanwhile, or None: SciPy's own holds the lock."""
+    """Return BLAS ``dsyrk`` as a function that lets other threads run meanwhile, which SciPy's does not; or None."""
     try:
         address = get_cython_function_address("scipy.linalg.cython_blas", "dsyrk")
     except (ImportError, ValueError):
