@@ -23,7 +23,11 @@ import margindist.models
 import margindist.papers.reproduce
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "user_guide").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "beyond_one_machine.md",
+    *sorted((ROOT / "docs" / "user_guide").glob("*.md")),
+]
 MODULES = (
     margindist,
     margindist.dask,

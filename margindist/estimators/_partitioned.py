@@ -46,7 +46,10 @@ class PartitionedMixin:
 
     def _needs_memory(self, what):
         """Return the error of a choice that does not go with data in partitions."""
-        return TypeError(f"{type(self).__name__}: {what} needs rows in memory, got data in partitions.")
+        return TypeError(
+            f"{type(self).__name__}: {what} needs rows in memory, got data in partitions; take the linear kernel with "
+            "solver='auto', or load the rows."
+        )
 
     def _refuse_kernels(self):
         if self.kernel != "linear":

@@ -402,6 +402,8 @@ class Encoder:
                 raise ValueError(
                     f"{name}: expected one of the {what} per row, got shape {values.shape} for {X.shape[0]} rows."
                 )
+        if y.dtype.kind == "f" and np.isnan(y).any():
+            raise ValueError(f"{name}: expected a label for every row, got nan in row {int(np.isnan(y).argmax())}.")
         if not np.isfinite(weights).all() or (weights < 0.0).any():
             raise ValueError(
                 f"{name}: expected finite sample weights, none negative: they count how often a row is there."
