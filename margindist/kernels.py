@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
 
 __all__ = ["KERNELS", "Kernel", "Pairs", "gamma_per_feature", "resolve_gamma"]
 
@@ -173,15 +175,23 @@ def _prepare(kernel, X, centre, sparse):
     return _Rows(np.hstack([centred, np.ones((len(values), 1)), -squares[:, None]]), squares, values)
 
 
-def _values(kernel, left, right):
+def _values(kernel, left, right, out=None):
     """Return the kernel values between prepared rows, written by one matrix product and operations in place."""
-    if kernel.is_radial:
-        values = _exponents(kernel.gamma, left, right)
-        np.exp(values, out=values)
+    shape = left.values.shape[0], right.values.shape[0]
+    values = np.empty(shape) if out is None else out
+    if sp.issparse(left.values):
+        values[:] = (left.values @ right.values.T).toarray()
+    elif kernel.is_radial:
+        # The two entries behind a centred row x, 1 and −γ‖x‖², make the product −γ‖x − x'‖².
+        scaled = 2.0 * kernel.gamma * left.values[:, :-2]
+        np.matmul(np.hstack([scaled, left.values[:, :-3:-1]]), right.values.T, out=values)
     else:
-        values = left.values @ right.values.T
-        values = values.toarray() if sp.issparse(values) else values
-        _apply(kernel, values)
+        np.matmul(left.values, right.values.T, out=values)
+    if kernel.is_radial:
+        _complete_exponents(kernel.gamma, left, right, values)
+        exponentials(values.reshape(-1), kernel.bias)
+        return values
+    _apply(kernel, values)
     if kernel.bias:
         values += kernel.bias
     return values
@@ -203,29 +213,24 @@ def _apply(kernel, values):
     _OF_PRODUCTS[kernel.name](kernel, values)
 
 
-def _exponents(gamma, left, right):
-    """Return −γ‖x − x'‖² for all pairs.
+def _complete_exponents(gamma, left, right, exponents):
+    """Turn products into −γ‖x − x'‖², which rounding may leave a little above zero for equal rows.
 
     An inner product of rows leaves an error of some ε γ(‖x‖² + ‖x'‖²), which is a relative error of the kernel value.
     Pairs of which that is too much, near beside their distance from the centre, are computed again by differences.
     """
-    if sp.issparse(right.values):
-        exponents = (left.values @ right.values.T).toarray()
+    sparse = sp.issparse(left.values)
+    if sparse:
         exponents *= 2.0 * gamma
         exponents -= left.squares[:, None]
         exponents -= right.squares
-    else:
-        rows = left.values
-        rows = np.hstack([2.0 * gamma * rows[:, :-2], rows[:, -1:], rows[:, -2:-1]])
-        exponents = rows @ right.values.T
     largest = right.squares.max(initial=0.0)
     if not left.squares.max(initial=0.0) + largest <= _SAFE:  # nan and infinity are not safe either
-        if sp.issparse(right.values):
+        if sparse:
             parts = [(rows.given.data, rows.given.indices, rows.given.indptr) for rows in (left, right)]
             _sparse_differences(gamma, *parts[0], *parts[1], left.squares, right.squares, largest, exponents)
         else:
             _differences(gamma, left.given, right.given, left.squares, right.squares, largest, exponents)
-    return np.minimum(exponents, 0.0, out=exponents)
 
 
 @njit(cache=True, nogil=True)
@@ -276,6 +281,55 @@ def _sparse_differences(
             exponents[i, j] = -gamma * total
 
 
+# ---------------------------------------------------------------------- exponentials
+
+# ln 2 in two parts: products of the first with whole numbers up to 2^20 are exact.
+_LN2_HIGH = 6.93147180369123816490e-01
+_LN2_LOW = 1.90821492927058770002e-10
+_PER_LN2 = 1.0 / np.log(2.0)
+_TO_WHOLE = 1.5 * 2.0**52  # a number of moderate size that was added to it has lost its fraction
+_LEAST_EXPONENT = -708.0  # below it the exponential has fewer digits than others, and is nothing beside any
+
+
+@intrinsic
+def _shifted(context, factor, carrier):  # pragma: no cover
+    """Return factor * 2^k, given the sum of the whole number k and ``_TO_WHOLE``, by adding k to the exponent's bits."""
+
+    def generate(_, builder, signature, arguments):
+        bits = ir.IntType(64)
+        value, whole = (builder.bitcast(argument, bits) for argument in arguments)
+        moved = builder.add(value, builder.shl(whole, bits(52)))
+        return builder.bitcast(moved, ir.DoubleType())
+
+    return types.float64(types.float64, types.float64), generate
+
+
+@njit(cache=True, nogil=True, fastmath={"contract"})
+def exponentials(values, shift):
+    """Replace values x by exp(min(x, 0)) + shift.
+
+    NumPy's exponential handles one number at a time on processors without AVX-512, and takes five times as long. With
+    k the whole number nearest to x / ln 2, exp(x) is 2^k times the exponential of a remainder of at most half of ln 2,
+    whose Taylor polynomial of degree 13 leaves 4e-18. Together with rounding, the relative error is below 4 · 2^-53.
+    """
+    for i in range(len(values)):
+        x = 0.0 if values[i] > 0.0 else values[i]
+        x = _LEAST_EXPONENT if x < _LEAST_EXPONENT else x
+        carrier = x * _PER_LN2 + _TO_WHOLE
+        k = carrier - _TO_WHOLE
+        r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+        # Pairs of terms first (Estrin): the processor works on several at once.
+        square = r * r
+        fourth = square * square
+        low = (1.0 + r) + square * (1.0 / 2.0 + r * (1.0 / 6.0))
+        middle = (1.0 / 24.0 + r * (1.0 / 120.0)) + square * (1.0 / 720.0 + r * (1.0 / 5040.0))
+        high = (1.0 / 40320.0 + r * (1.0 / 362880.0)) + square * (1.0 / 3628800.0 + r * (1.0 / 39916800.0))
+        top = 1.0 / 479001600.0 + r * (1.0 / 6227020800.0)
+        polynomial = low + fourth * (middle + fourth * (high + fourth * top))
+        found = _shifted(polynomial, carrier)
+        values[i] = (0.0 if x <= _LEAST_EXPONENT else found) + shift
+
+
 class Pairs:
     """Kernel values between training rows."""
 
@@ -286,15 +340,22 @@ class Pairs:
             sparse = _is_sparse_enough(X)
             self.rows = _prepare(kernel, X, _centre(kernel, X, sparse), sparse)
 
-    def __call__(self, which, others=slice(None)):
-        """Return the values between the rows ``which`` and ``others``, which may be slices; a new array."""
+    def __call__(self, which, others=slice(None), out=None):
+        """Return the values between the rows ``which`` and ``others``, which may be slices; written to ``out`` if given."""
+        if not self.kernel.is_given:
+            return _values(self.kernel, self.rows.part(which), self.rows.part(others), out)
+        values = self._given(which, others)
+        if out is None:
+            return values
+        out[:] = values
+        return out
+
+    def _given(self, which, others):
         if callable(self.kernel.name):
             return self.kernel(self.X[which], self.X[others])
-        if self.kernel.is_precomputed:
-            values = self.X[which][:, others]
-            values = values.toarray() if sp.issparse(values) else values
-            return np.array(values, dtype=np.float64) + self.kernel.bias
-        return _values(self.kernel, self.rows.part(which), self.rows.part(others))
+        values = self.X[which][:, others]
+        values = values.toarray() if sp.issparse(values) else values
+        return np.array(values, dtype=np.float64) + self.kernel.bias
 
     def diagonal(self):
         """Return the kernel values of each row with itself."""

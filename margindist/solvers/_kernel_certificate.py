@@ -38,7 +38,15 @@ import numpy as np
 from margindist.solvers._class_blocks import coefficients
 from margindist.solvers._solution import Solution, Status, better, conclude, inseparable, relative, with_bound
 
-__all__ = ["certify_multipliers", "inseparable_rows", "material", "rounding", "solve_in_space", "solve_joint_in_space"]
+__all__ = [
+    "certify_multipliers",
+    "certify_path",
+    "inseparable_rows",
+    "material",
+    "rounding",
+    "solve_in_space",
+    "solve_joint_in_space",
+]
 
 _UNIT = 2.0**-53
 _SUM = 6.0  # error of a sum of n products, in units of √n
@@ -102,9 +110,22 @@ def _certify_features(problem, factor, gram, found, tol):
 def certify_multipliers(objective, gram, signs, weights, beta, margins):
     """Return the solution that multipliers make at approximate margins, proved by its exact ones; and these."""
     coef = signs * objective.dual_coef(beta, margins, weights)
-    image = gram.dot(coef)
+    image = gram.image(coef)
     found = _Candidate(objective, gram, weights, coef, signs * image, max(coef @ image, 0.0))
     return found.solution(beta.copy(), found.lower_bound(beta, found.distance(margins))), signs * image
+
+
+def certify_path(objective, gram, signs, weights, beta, margins, path):
+    """Do the same without margin terms for margins that were moved along with the multipliers, with no new product.
+
+    Each move of a multiplier added a product to every margin: rounding is that of a sum of all of them, and the sum of
+    their absolute values is at most the length of the path.
+    """
+    coef = signs * beta
+    lengths = np.sqrt(np.maximum(gram.diagonal, 0.0))
+    errors = rounding(path.n_terms) * lengths * path.length
+    found = _Candidate(objective, gram, weights, coef, margins, max(beta @ margins, 0.0), errors)
+    return found.solution(beta.copy(), found.lower_bound(beta, found.distance(margins)))
 
 
 def inseparable_rows(gram, signs, beta):
@@ -118,9 +139,9 @@ def inseparable_rows(gram, signs, beta):
 class _Candidate:
     """A function, the objective's value there, and how far rounding can have taken it from the exact one."""
 
-    def __init__(self, objective, factor, weights, coef, margins, square):
+    def __init__(self, objective, factor, weights, coef, margins, square, errors=None):
         self.objective, self.weights, self.square, self.scale = objective, weights, square, 1.0
-        errors = _margin_errors(factor, coef)
+        errors = _margin_errors(factor, coef) if errors is None else errors
         self.feasible = not objective.hard or (margins - errors).min() > 0.0
         if objective.hard and self.feasible:
             least = (margins - errors).min()

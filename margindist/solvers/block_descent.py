@@ -17,19 +17,26 @@ Only the largest eigenvalues matter in B: they come from one product of G with a
 of a partial Cholesky factor. With some left out H̃ is larger than H in the order of definiteness, so that a descent on
 it from the exact margins still descends.
 
-**Blocks.** As in ThunderSVM (Wen et al. 2018): take the rows that violate the optimality conditions most and the rows
-strictly inside their box, fetch their block of H̃, solve that small problem, move all margins, repeat. The small problem
-is solved by coordinate descent on its worst violators, which finds the bounds that are active; where that is slow,
-Newton steps on the face they leave follow (Moré and Toraldo 1991). A first guess is the solution on the features of the
-partial Cholesky factor; if that factor is as good as G, it is nearly the last.
+**Blocks.** As in ThunderSVM (Wen et al. 2018): take rows strictly inside their box and some of those that violate the
+optimality conditions at a bound, fetch their block of H̃, solve that small problem, move all margins, repeat. The small
+problem is solved by steps in pairs of multipliers, as in SMO with second-order selection (Fan, Chen and Lin 2005) but
+without its equality constraint, which finds the bounds that are active; where that is slow, Newton steps on the face
+they leave follow (Moré and Toraldo 1991).
+
+**Where to begin.** Without margin terms (λ1 = λ2 = 0) H is G, and a row without a multiplier needs no column: the start
+is the solution for a sample of the rows, and columns are computed as their multipliers move. With them, or if a sample
+shows a matrix of low rank, a first guess is the solution on the features of the partial Cholesky factor; if that factor
+is as good as G, it is nearly the last.
 
 **Certificate.** For any β in the box and any z̃ put α = Y(λ2 p + β − Pz̃), and let z = YGα be its *exact* margins. Then
 the objective at α is above the minimum by at most
 
     ½ (z − z̃)'P(z − z̃) + Σ [U_i max(0, 1 − z_i) − β_i (1 − z_i)]
 
-(Fenchel-Young with the dual point α itself). One product with G proves the result, whatever was left out of B. Under a
-hard margin the point is scaled by t = 1/min z to be feasible, which adds ½ (t − 1)² α'Gα.
+(Fenchel-Young with the dual point α itself). One product with G proves the result, whatever was left out of B; without
+margin terms, the margins that moved along with the multipliers are exact but for rounding, which the length of the way
+they went bounds, and no product is needed. Under a hard margin the point is scaled by t = 1/min z to be feasible, which
+adds ½ (t − 1)² α'Gα.
 """
 
 from typing import NamedTuple
@@ -38,9 +45,10 @@ import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dgemm
+from scipy.linalg.lapack import dpstrf
 
 from margindist.solvers import interior_point
-from margindist.solvers._kernel_certificate import certify_multipliers, inseparable_rows
+from margindist.solvers._kernel_certificate import certify_multipliers, certify_path, inseparable_rows
 from margindist.solvers._solution import Options, Problem, Status, better, conclude, relative, require
 from margindist.spaces.features import cholesky_factor, partial_cholesky
 from margindist.spaces.gram import FullGram
@@ -54,8 +62,11 @@ _DEPENDENT = 1e-11  # eigenvalues below this share of the largest are rounding
 _ROUGH = 1e-2  # relative gap of the first guess, if it is not
 _EXPLICIT_BELOW = 400  # rows up to which H is formed
 _BLOCK = 1024  # rows of a block
-_LARGEST_BLOCK = 2048  # when so many are strictly inside their box
-_STEPS = 200  # coordinate steps a row of the block before a Newton step
+_LARGEST_BLOCK = 3072  # when so many are strictly inside their box
+_STEPS = 100  # steps in pairs, per row of the block, before a Newton step
+_SINGULAR = 1e-12  # share of a row's squared length outside another below which the two are one
+_LANES = 64  # numbers among which the largest is sought at a time
+_VECTORISED = {"contract", "reassoc", "nnan", "nsz"}
 _ROUNDS = 3
 _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
 _ATTEMPTS = 50  # certificates; one or two as a rule
@@ -72,6 +83,29 @@ class _Dual(NamedTuple):
     signs: np.ndarray
     weights: np.ndarray
     upper: np.ndarray  # C times the weights
+
+
+class _Path:
+    """How far multipliers went, by which rounding of the margins that went with them is bounded."""
+
+    def __init__(self, gram, beta, is_known=True):
+        self.lengths = np.sqrt(np.maximum(gram.diagonal, 0.0))
+        self.n_terms = np.count_nonzero(beta)
+        self.length = self.lengths @ beta
+        self.is_known = is_known and gram.kept is None  # what was clipped rounds too
+
+    def extend(self, which, change):
+        """Count the changes of some multipliers."""
+        self.n_terms += len(which)
+        self.length += self.lengths[which] @ np.abs(change)
+
+
+class _Point(NamedTuple):
+    """Multipliers, their margins, and how they came there."""
+
+    beta: np.ndarray
+    z: np.ndarray
+    path: _Path
 
 
 class _Curvature(NamedTuple):
@@ -104,32 +138,76 @@ def solve(problem, options, start=None):
     objective, gram, signs, weights = problem
     require(objective, "Block descent", "cap", "bend", "pull")
     tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)
-    factor = partial_cholesky(gram, _RANK, options.generator())
-    exact = factor.remainder <= _NOTHING * gram.diagonal.sum()
-    gram = gram if exact else gram.whole()
+    rng = options.generator()
     problem = _Dual(objective, gram, signs, weights, objective.upper(weights))
+    problem, curvature, beta = _start(problem, rng, tol, start)
+    gram = problem.gram
+    point = _Point(beta, _model_margins(problem, curvature, beta), _Path(gram, beta))
+    n_iter, best, goal, fallback = 0, None, 0.5 * tol, _factor_affordable(gram)
+    for _ in range(_ATTEMPTS):
+        before = n_iter
+        n_iter, ended = _descend(problem, curvature, point, goal, n_iter, max_iter, rng, options.report)
+        if ended is Status.STALLED and fallback:
+            point = _interior_point(problem, tol)
+            fallback, ended = False, None
+        if _is_plain(objective) and point.path.is_known:
+            best = better(best, certify_path(objective, gram, signs, weights, *point))
+            if ended or best.gap <= tol:
+                break
+        now, exact_z = certify_multipliers(objective, gram, signs, weights, point.beta, point.z)
+        best = better(best, now)
+        if np.isinf(best.objective) and inseparable_rows(gram, signs, point.beta):
+            ended = Status.INFEASIBLE
+        if ended or best.gap <= tol:
+            break
+        point = _Point(point.beta, _correct(problem, curvature, point.z, exact_z), _Path(gram, point.beta))
+        goal = 0.1 * max(min(best.gap, 1.0), tol) if n_iter > before else 0.1 * goal
+    return conclude(best._replace(n_iter=n_iter), tol, ended or Status.STALLED)
+
+
+def _is_plain(objective):
+    """Tell whether there are no margin terms: H is G, and rows without a multiplier have no coefficient."""
+    return objective.bend == 0.0 and objective.pull == 0.0
+
+
+# ---------------------------------------------------------------------- where to begin
+
+
+def _start(problem, rng, tol, start):
+    """Return the problem on the Gram matrix to work with, the curvature and first multipliers."""
+    plain = _is_plain(problem.objective)
+    if plain and not _looks_low(problem.gram, rng):
+        curvature = _curvature(problem, None, exact=False)
+        beta = _of_sample(problem, curvature, rng) if start is None else np.minimum(start.dual, problem.upper)
+        return problem, curvature, beta
+    factor = partial_cholesky(problem.gram, _RANK, rng)
+    exact = factor.remainder <= _NOTHING * problem.gram.diagonal.sum()
+    problem = problem if exact or plain else problem._replace(gram=problem.gram.whole())
     curvature = _curvature(problem, factor.features, exact)
     if start is None or exact:
         beta = _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
     else:
         beta = np.minimum(start.dual, problem.upper)
-    z = _model_margins(problem, curvature, beta)
-    n_iter, best, goal, fallback = 0, None, 0.5 * tol, _factor_affordable(gram)
-    for _ in range(_ATTEMPTS):
-        before = n_iter
-        n_iter, ended = _descend(problem, curvature, beta, z, goal, n_iter, max_iter, options.report)
-        if ended is Status.STALLED and fallback:
-            beta, z = _interior_point(problem, tol)
-            fallback, ended = False, None
-        now, exact_z = certify_multipliers(objective, gram, signs, weights, beta, z)
-        best = better(best, now)
-        if np.isinf(best.objective) and inseparable_rows(gram, signs, beta):
-            ended = Status.INFEASIBLE
-        if ended or best.gap <= tol:
-            break
-        z = _correct(problem, curvature, z, exact_z)
-        goal = 0.1 * max(min(best.gap, 1.0), tol) if n_iter > before else 0.1 * goal
-    return conclude(best._replace(n_iter=n_iter), tol, ended or Status.STALLED)
+    return problem, curvature, beta
+
+
+def _looks_low(gram, rng):
+    """Tell whether a sample of the rows has so low a rank that few features may be as good as the Gram matrix."""
+    if gram.n <= _RANK:
+        return True
+    square = gram.block(np.sort(rng.permutation(gram.n)[: 2 * _RANK]))
+    rank = dpstrf(square, tol=_NOTHING * max(square.diagonal().max(), 1e-300), lower=1)[2]
+    return rank <= _RANK
+
+
+def _of_sample(problem, curvature, rng):
+    """Return the multipliers of a sample of the rows, for itself, and zeros."""
+    beta = np.zeros(problem.gram.n)
+    sample = np.sort(rng.permutation(problem.gram.n)[:_BLOCK])
+    found = np.zeros(len(sample))
+    _solve_block(_block(problem, curvature, sample), np.full(len(sample), -1.0), found, problem.upper[sample], _SLACKEN)
+    beta[sample] = found
+    return beta
 
 
 # ---------------------------------------------------------------------- the matrix
@@ -204,7 +282,7 @@ def _model_margins(problem, curvature, beta):
     z += -curvature.B @ (curvature.B.T @ tilted) + curvature.kappa * (curvature.u @ tilted) * curvature.u
     z *= problem.signs
     used = np.flatnonzero(beta)
-    _move(problem, curvature, used, beta[used], z)
+    _move(problem, curvature, used, beta[used], z, beta)
     return z
 
 
@@ -214,6 +292,8 @@ def _correct(problem, curvature, margins, exact):
     The coefficients made with ``margins`` have the margins ``exact``; their own equation α = Y(λ2 p + β − Pz) misses
     by e = −YP(exact − margins), and the solution's margins are those of α + He.
     """
+    if problem.objective.bend == 0.0:
+        return exact
     share = problem.weights / problem.weights.sum()
     away = exact - margins
     e = -problem.objective.bend * problem.signs * share * (away - share @ away)
@@ -222,12 +302,13 @@ def _correct(problem, curvature, margins, exact):
     return exact + problem.signs * image
 
 
-def _move(problem, curvature, which, change, z):
+def _move(problem, curvature, which, change, z, beta):
     """Add to the margins what a change of some multipliers does."""
+    inside = (beta[which] > 0.0) & (beta[which] < problem.upper[which])  # such multipliers move again
     signed = problem.signs[which] * change
     shift = -curvature.B @ (curvature.B[which].T @ signed)
     shift += curvature.kappa * (curvature.u[which] @ signed) * curvature.u
-    curvature.gram.add_columns(which, signed, shift)
+    curvature.gram.add_columns(which, signed, shift, inside)
     z += problem.signs * shift
 
 
@@ -258,15 +339,17 @@ def _factor_affordable(gram):
 
 
 def _interior_point(problem, tol):
-    """Return multipliers and margins by way of a complete Cholesky factor."""
+    """Return multipliers and their margins by way of a complete Cholesky factor."""
     rows = as_rows(cholesky_factor(problem.gram).features)
     on_features = Problem(problem.objective, rows, problem.signs, problem.weights)
     solution = interior_point.solve(on_features, Options(0.3 * tol, _GUESS_ITERATIONS))
-    return np.clip(solution.dual, 0.0, problem.upper), problem.signs * (rows.X @ solution.coef)
+    beta = np.clip(solution.dual, 0.0, problem.upper)
+    return _Point(beta, problem.signs * (rows.X @ solution.coef), _Path(problem.gram, beta, is_known=False))
 
 
-def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
-    """Solve block after block until the model's relative gap is below the goal; change ``beta`` and ``z``."""
+def _descend(problem, curvature, point, goal, n_iter, max_iter, rng, report):
+    """Solve block after block until the model's relative gap is below the goal; change the point."""
+    beta, z, path = point
     best, since = np.inf, 0
     patience = _PATIENCE if len(beta) > _BLOCK else _FEW_TIMES
     while True:
@@ -282,16 +365,17 @@ def _descend(problem, curvature, beta, z, goal, n_iter, max_iter, report):
         since = 0 if gap < 0.9 * best else since + 1
         best = min(best, gap)
         violation = _violation(z, beta, problem.upper)
-        if since > patience or not violation.any():
+        if since > patience or not (violation > 0.0).any():
             return n_iter, Status.STALLED
-        which = _choose(violation, beta, problem.upper)
+        which = _choose(violation, beta, problem.upper, rng)
         H = _block(problem, curvature, which)
         block_beta = beta[which]
         _solve_block(H, z[which] - 1.0, block_beta, problem.upper[which], _SLACKEN * violation[which].max())
         change = block_beta - beta[which]
         beta[which] = block_beta
         moved = change != 0.0
-        _move(problem, curvature, which[moved], change[moved], z)
+        _move(problem, curvature, which[moved], change[moved], z, beta)
+        path.extend(which[moved], change[moved])
         n_iter += 1
 
 
@@ -317,19 +401,23 @@ def _violation(z, beta, upper):
     return np.abs(slope)
 
 
-def _choose(violation, beta, upper):
-    """Return the rows of the next block: the worst violators, and rows strictly inside their box."""
-    inside = (beta > 0.0) & (beta < upper)
-    size = min(len(beta), int(np.clip(2 * inside.sum(), _BLOCK, _LARGEST_BLOCK)))
-    n_worst = min(size // 2, np.count_nonzero(violation))
-    worst = np.argpartition(-violation, n_worst - 1)[:n_worst]
-    rest = np.where(inside, violation + 1e-300, violation)
-    rest[worst] = 0.0
-    rest[inside] += 1e300 * (rest[inside] > 0.0)
-    n_rest = min(size - n_worst, np.count_nonzero(rest))
-    if n_rest == 0:
-        return worst
-    return np.sort(np.concatenate([worst, np.argpartition(-rest, n_rest - 1)[:n_rest]]))
+def _choose(violation, beta, upper, rng):
+    """Return the rows of the next block: rows strictly inside their box, and a sample of those that violate at a bound.
+
+    The worst violators are much alike: a block of them moves the function too far in their direction, and the next
+    block takes it back. A sample stands for all of them, and takes a third of the blocks.
+    """
+    inside = np.flatnonzero((beta > 0.0) & (beta < upper) & (violation > 0.0))
+    size = int(np.clip(2 * len(inside), _BLOCK, _LARGEST_BLOCK))
+    at_bound = violation > 0.0
+    at_bound[inside] = False
+    at_bound = np.flatnonzero(at_bound)
+    n_bound = min(len(at_bound), max(size // 2, size - len(inside)))
+    at_bound = rng.choice(at_bound, n_bound, replace=False)
+    n_inside = min(len(inside), size - n_bound)
+    if 0 < n_inside < len(inside):
+        inside = inside[np.argpartition(-violation[inside], n_inside - 1)]
+    return np.sort(np.concatenate([inside[:n_inside], at_bound]))
 
 
 def _solve_block(H, slope, beta, upper, goal):
@@ -369,31 +457,94 @@ def _newton_on_face(H, slope, beta, upper):
         slope += best[1]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_VECTORISED)
 def _step_through(H, curvature, slope, beta, upper, goal, max_steps):
-    """Step exactly in multipliers whose violation exceeds a falling bar; return the largest violation left.
+    """Step exactly in pairs of multipliers until no violation exceeds the goal; return the largest one left.
 
-    The bar makes the order nearly that of the largest violation, without a search before every step.
+    The first of a pair is the worst violator, the second promises most together with it. A constant feature couples
+    all rows, and single steps are slow in its direction; a pair can move along it and across.
     """
-    bar, steps = np.inf, 0
-    while True:
-        worst = 0.0
-        for i in range(len(slope)):
-            size = abs(slope[i])
-            if size <= worst and size < bar:
-                continue
-            new = min(max(beta[i] - slope[i] / curvature[i], 0.0), upper[i])
-            change = new - beta[i]
-            if change == 0.0:
-                continue
-            worst = max(worst, size)
-            if size < bar:
-                continue
-            beta[i] = new
-            steps += 1
-            row = H[i]
-            for j in range(len(slope)):
-                slope[j] += change * row[j]
-        if worst <= goal or steps >= max_steps:
+    n = len(slope)
+    up, down = np.empty(n), np.empty(n)  # 1 where a multiplier can grow, and where it can shrink
+    for k in range(n):
+        up[k] = 1.0 if beta[k] < upper[k] else 0.0
+        down[k] = 1.0 if beta[k] > 0.0 else 0.0
+    score = np.empty(n)
+    for _ in range(max_steps):
+        for k in range(n):
+            score[k] = max(-slope[k] * up[k], slope[k] * down[k])
+        i, worst = _largest(score)
+        if worst <= goal:
             return worst
-        bar = max(goal, 0.5 * min(bar, worst))
+        row, g, h = H[i], slope[i], curvature[i]
+        for k in range(n):
+            # With the first at its best whatever the second does, the second has this slope and curvature.
+            along = row[k] / h
+            left = max(curvature[k] - row[k] * along, _SINGULAR * curvature[k])
+            step = g * along - slope[k]
+            possible = max(step * up[k], -step * down[k])
+            stays = (slope[k] * row[k] - g * curvature[k]) * g < 0.0  # the first goes where it would go alone
+            score[k] = possible * possible / left if stays else 0.0
+        score[i] = 0.0
+        j, promise = _largest(score)
+        if promise > 0.0:
+            d, e = _pair_step(g, slope[j], h, curvature[j], row[j], beta[i], beta[j], upper[i], upper[j])
+        else:
+            d, e = min(max(beta[i] - g / h, 0.0), upper[i]) - beta[i], 0.0
+        if d == 0.0 and e == 0.0:
+            return worst
+        beta[i] = min(max(beta[i] + d, 0.0), upper[i])
+        beta[j] = min(max(beta[j] + e, 0.0), upper[j])
+        other = H[j]
+        for k in range(n):
+            slope[k] += d * row[k] + e * other[k]
+        for k in (i, j):
+            up[k] = 1.0 if beta[k] < upper[k] else 0.0
+            down[k] = 1.0 if beta[k] > 0.0 else 0.0
+    return worst
+
+
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_VECTORISED)
+def _largest(score):
+    """Return where the largest of non-negative numbers is, and the number."""
+    top, begin = 0.0, 0
+    for start in range(0, len(score), _LANES):
+        part = 0.0
+        for k in range(start, min(start + _LANES, len(score))):
+            part = max(part, score[k])
+        if part > top:
+            top, begin = part, start
+    for k in range(begin, min(begin + _LANES, len(score))):
+        if score[k] == top:
+            return k, top
+    return 0, top
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _pair_step(g, g_other, h, h_other, cross, beta, beta_other, upper, upper_other):
+    """Return the changes of two multipliers that minimise over both, within their boxes."""
+    along = cross / h
+    left = h_other - cross * along
+    if left > _SINGULAR * h_other:
+        e = (g * along - g_other) / left
+        d = -(g + cross * e) / h
+        if 0.0 <= beta + d <= upper and 0.0 <= beta_other + e <= upper_other:
+            return d, e
+    least, best, best_other = 0.0, 0.0, 0.0
+    for side in range(4):  # the minimum is where one of them is at a bound
+        if side < 2:
+            d = -beta if side == 0 else upper - beta
+            if d == np.inf:
+                continue
+            e = min(max(beta_other - (g_other + cross * d) / h_other, 0.0), upper_other) - beta_other
+        else:
+            e = -beta_other if side == 2 else upper_other - beta_other
+            if e == np.inf:
+                continue
+            d = min(max(beta - (g + cross * e) / h, 0.0), upper) - beta
+        change = g * d + g_other * e + 0.5 * (h * d * d + h_other * e * e) + cross * d * e
+        if change < least:
+            least, best, best_other = change, d, e
+    if least == 0.0:
+        best = min(max(beta - g / h, 0.0), upper) - beta
+    return best, best_other

@@ -8,8 +8,9 @@ The matrix of a kernel's values between all training rows is seen through a *pro
 ``whole()``                         the provider that holds all values, if they fit, else the same one
 ``columns(which)``                  some columns, as the rows of a C-contiguous array
 ``block(which)``                    the square of those rows and columns
-``add_columns(which, coef, out)``   ``out += G[:, which] @ coef``
+``add_columns(which, coef, out)``   ``out += G[:, which] @ coef``; a fourth argument says which of them are needed again
 ``dot(V)``                          ``G @ V`` for a vector or a thin matrix
+``image(coef)``                     ``G @ coef`` for coefficients that may be zero for most rows
 ``row_coefficients(coef)``          coefficients (last axis) for the kernel as it is, if G was clipped
 ==================================  ==================================================================
 
@@ -28,6 +29,7 @@ from scipy.linalg import eigh, eigh_tridiagonal, eigvalsh
 from margindist.kernels import Kernel, Pairs
 from margindist.spaces.rows import as_matrix
 
+_CHEAP = 64  # features up to which a kernel value takes no longer than to keep it
 _STRIP = 256  # rows of the matrix evaluated at a time
 
 
@@ -45,6 +47,15 @@ def _square(values, which, out):
         row = values[which[i]]
         for j in range(len(which)):
             out[i, j] = row[which[j]]
+    return out
+
+
+def _image(gram, coef, n_missing):
+    """Return G @ coef from the columns that count if fewer than half of them are missing, else from the matrix."""
+    used = np.flatnonzero(coef)
+    if 2 * min(len(used), n_missing) > gram.n:
+        return gram.dot(coef)
+    gram.add_columns(used, coef[used], out := np.zeros(gram.n))
     return out
 
 
@@ -75,13 +86,17 @@ class FullGram:
         """Return the square block of the rows and columns ``which``."""
         return _square(self.values, which, np.empty((len(which), len(which))))
 
-    def add_columns(self, which, coef, out):
+    def add_columns(self, which, coef, out, again=None):
         """Add the columns ``which``, each times its coefficient, to ``out``."""
         _add_rows(self.values, which, coef, out)
 
     def dot(self, V):
         """Return the product with a vector or a thin matrix."""
         return self.values @ V
+
+    def image(self, coef):
+        """Return the product with coefficients that may be zero for most rows."""
+        return _image(self, coef, self.n)
 
     def row_coefficients(self, coef):
         """Return coefficients with which the kernel as it is gives the training rows what G gives them with these."""
@@ -91,8 +106,8 @@ class FullGram:
 class CachedGram:
     """A Gram matrix whose columns are computed when asked for, and kept while there is room.
 
-    Half of the limit holds the columns used last, the other half what is being computed. Providers may be shared
-    between threads.
+    The columns used last are kept; next to them there is room for a strip that is being computed. Providers may be
+    shared between threads.
 
     Parameters
     ----------
@@ -108,17 +123,27 @@ class CachedGram:
         self._pairs = Pairs(X, kernel)
         self.n = X.shape[0]
         self.diagonal = self._pairs.diagonal()
+        self._dear = kernel.is_given or X.shape[1] > _CHEAP
         self._fits = gram_bytes(self.n) <= max_bytes
         self._whole = None
-        room = max_bytes / (8 * self.n)  # columns
+        room = min(max_bytes / (8 * self.n), self.n)  # columns
         self._height = int(np.clip(room / 4, 1, _STRIP))
-        self._cache = np.empty((0 if self._fits else int(room / 2), self.n))
-        self._slot = np.full(self.n, -1)  # where a column is kept
-        n_slots = len(self._cache)
-        self._owner = np.full(n_slots, -1)  # whose column a slot holds
-        self._used = np.zeros(n_slots, dtype=np.int64)  # when it was last asked for
-        self._clock = 0
+        self._n_slots = max(0, int(room) - 2 * self._height)
         self._lock = threading.Lock()
+        self._forget()
+
+    def _forget(self):
+        """Keep no column."""
+        self._cache = self._strip = np.empty((0, self.n))
+        self._slot = np.full(self.n, -1)  # where a column is kept
+        self._owner = np.full(self._n_slots, -1)  # whose column a slot holds
+        self._used = np.zeros(self._n_slots, dtype=np.int64)  # when it was last asked for
+        self._clock = 0
+
+    def _make_room(self):
+        """Reserve memory for columns, which the system gives only to those that are written."""
+        self._cache = np.empty((self._n_slots, self.n))
+        self._strip = np.empty((self._height, self.n))
 
     def whole(self):
         """Return the whole matrix if it fits into the limit, else this provider.
@@ -129,6 +154,7 @@ class CachedGram:
             return self
         with self._lock:
             if self._whole is None:
+                self._forget()
                 values = np.empty((self.n, self.n))
                 for begin, end, strip in self._pairs.strips(_STRIP):
                     values[begin:end, begin:] = strip
@@ -148,23 +174,37 @@ class CachedGram:
         """Return the coefficients: G is the kernel as it is."""
         return coef
 
-    def add_columns(self, which, coef, out):
-        """Add the columns ``which``, each times its coefficient, to ``out``."""
+    def add_columns(self, which, coef, out, again=None):
+        """Add the columns ``which``, each times its coefficient, to ``out``.
+
+        ``again`` says of each whether it is likely to be asked for again. To fill new memory takes as long as to
+        compute a cheap column, so that of such ones only those are kept; of dear ones all.
+        """
+        again = np.ones(len(which), dtype=bool) if again is None or self._dear else again
         with self._lock:
+            if self._clock == 0:
+                self._make_room()
             self._clock += 1
             slots = self._slot[which]
             known = slots >= 0
             self._used[slots[known]] = self._clock
             _add_rows(self._cache, slots[known], coef[known], out)
-            missing, coef = which[~known], coef[~known]
+            missing, coef, again = which[~known], coef[~known], again[~known]
             for begin in range(0, len(missing), self._height):
                 part = missing[begin : begin + self._height]
-                values = self._pairs(part)
+                values = self._pairs(part, out=self._strip[: len(part)])
                 out += coef[begin : begin + self._height] @ values
-                self._keep(part, values)
+                worth = again[begin : begin + self._height]
+                self._keep(part[worth], values[worth])
+
+    def image(self, coef):
+        """Return the product with coefficients that may be zero for most rows."""
+        return _image(self, coef, np.count_nonzero(self._slot[coef != 0.0] < 0))
 
     def _keep(self, which, values):
         free = np.flatnonzero(self._used < self._clock)
+        if len(which) == 0:
+            return
         if len(free) > len(which):
             free = free[np.argpartition(self._used[free], len(which) - 1)[: len(which)]]
         which, values = which[: len(free)], values[: len(free)]
