@@ -293,7 +293,7 @@ _LEAST_EXPONENT = -708.0  # below it the exponential has fewer digits than other
 
 @intrinsic
 def _shifted(context, factor, carrier):  # pragma: no cover
-    """Return factor * 2^k, given the sum of the whole number k and ``_TO_WHOLE``, by adding k to the exponent's bits."""
+    """Return factor * 2^k, given k + ``_TO_WHOLE``, by adding the whole number k to the exponent's bits."""
 
     def generate(_, builder, signature, arguments):
         bits = ir.IntType(64)
@@ -341,7 +341,7 @@ class Pairs:
             self.rows = _prepare(kernel, X, _centre(kernel, X, sparse), sparse)
 
     def __call__(self, which, others=slice(None), out=None):
-        """Return the values between the rows ``which`` and ``others``, which may be slices; written to ``out`` if given."""
+        """Return the values between the rows ``which`` and ``others``, which may be slices; in ``out``, if given."""
         if not self.kernel.is_given:
             return _values(self.kernel, self.rows.part(which), self.rows.part(others), out)
         values = self._given(which, others)
