@@ -409,7 +409,7 @@ class LDMClassifier(MarginClassifier):
         if solver not in _ON_GRAM:
             return _ON_ROWS[solver].solve(problem, options, start)
         gram = gram_of_rows(problem.space, self.cache_size * 1e6)
-        found = _ON_GRAM[solver](problem._replace(space=gram), options, start)
+        found = _ON_GRAM[solver].solve(problem._replace(space=gram), options, start)
         return self._on_columns(problem, found, options.tol)
 
     def _separate(self, problem, options):
