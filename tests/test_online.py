@@ -744,6 +744,26 @@ def test_the_warning_says_how_far_the_fit_came():
 
 
 @pytest.mark.parametrize("kernel", ["linear", linear_kernel])
+@pytest.mark.parametrize("learner", [ALMAClassifier, MICRAClassifier])
+def test_passes_that_promise_nothing_end(learner, kernel):
+    X, y = overlapping(n_samples=60)
+    with pytest.warns(ConvergenceWarning, match=r"passes \(more promised nothing\)"):
+        model = learner(kernel=kernel, random_state=0).fit(X, y)
+    assert not model.converged_ and model.n_iter_ in (128, 256, 512)
+    told = fit(learner(kernel=kernel, random_state=0, max_iter=600), X, y)
+    assert told.n_iter_ == 600  # a number is a number
+    ends = [run.history_[-1] for run in (model, told)]
+    bound, later = (end["margin"] / end["share"] * np.sqrt(end["n_updates"]) for end in ends)
+    assert later < 1.5 * bound  # nothing was in sight
+
+
+def test_small_margins_take_their_passes():
+    X, y = separable(3, n_samples=60, gap=0.01)
+    model = ALMAClassifier(random_state=0).fit(X, y)
+    assert model.converged_ and model.n_iter_ > 512
+
+
+@pytest.mark.parametrize("kernel", ["linear", linear_kernel])
 def test_a_pass_without_a_possible_step_is_the_last(kernel):
     X, y = np.array([[0.0], [1.0], [1.0], [2.0]]), [0, 0, 1, 1]  # two equal rows of different classes
     with pytest.warns(ConvergenceWarning, match="set soft_margin"):

@@ -20,6 +20,7 @@ from margindist.estimators._parameters import (
     POSITIVE,
     Requirement,
     is_real,
+    optional,
 )
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.solvers import online, online_kernel
@@ -65,7 +66,7 @@ class _OnlineClassifier(MarginClassifier):
     _requirements = {
         **KERNEL_PARAMETERS,
         "soft_margin": NON_NEGATIVE,
-        "max_iter": COMMON_PARAMETERS["max_iter"],
+        "max_iter": optional(COMMON_PARAMETERS["max_iter"]),
         "shuffle": FLAG,
         "random_state": COMMON_PARAMETERS["random_state"],
         "fit_intercept": FLAG,
@@ -263,11 +264,12 @@ class _OnlineClassifier(MarginClassifier):
         if not self.converged_:
             norm = " (with p=2)" if "p" in _parameter_names(type(self)) else ""
             least = min((run.history[-1] for run in runs if not run.converged), key=lambda end: end["share"])
+            limit = "more promised nothing" if self.max_iter is None else f"max_iter={self.max_iter}"
             warnings.warn(
-                f"{type(self).__name__} stopped after {least['n_iter']} passes (max_iter={self.max_iter}) and "
+                f"{type(self).__name__} stopped after {least['n_iter']} passes ({limit}) and "
                 f"{least['n_updates']} steps with margins still too small: margin_ is {least['margin']:.3g}, "
                 f"margin_share_ {least['share']:.3g}. If the classes overlap, set soft_margin{norm} or a kernel; "
-                f"otherwise scale the features or raise max_iter.",
+                f"otherwise scale the features or set a larger max_iter.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
@@ -341,8 +343,9 @@ class PUMMAClassifier(_OnlineClassifier):
     soft_margin : float, default=0.0
         λ ≥ 0 of the 2-norm soft margin: λ is added to the inner product of every sample with itself, which makes any
         rows separable. Needs p = 2.
-    max_iter : int, default=10_000
-        Largest number of passes in ``fit``.
+    max_iter : int, default=None
+        Largest number of passes in ``fit``. None is 10,000, or fewer where it is evident that more are in vain: see the
+        user guide.
     shuffle : bool, default=True
         Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the order
         given. ``partial_fit`` always keeps the order given.
@@ -415,7 +418,7 @@ class PUMMAClassifier(_OnlineClassifier):
         degree: int = 3,
         coef0: float = 0.0,
         soft_margin: float = 0.0,
-        max_iter: int = 10_000,
+        max_iter: int | None = None,
         shuffle: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -470,8 +473,9 @@ class ROMMAClassifier(_OnlineClassifier):
     intercept_scaling : {"auto"} or float, default="auto"
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
-    max_iter : int, default=10_000
-        Largest number of passes in ``fit``.
+    max_iter : int, default=None
+        Largest number of passes in ``fit``. None is 10,000, or fewer where it is evident that more are in vain: see the
+        user guide.
     shuffle : bool, default=True
         Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the order
         given. ``partial_fit`` always keeps the order given.
@@ -534,7 +538,7 @@ class ROMMAClassifier(_OnlineClassifier):
         soft_margin: float = 0.0,
         fit_intercept: bool = True,
         intercept_scaling: float | str | None = "auto",
-        max_iter: int = 10_000,
+        max_iter: int | None = None,
         shuffle: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -602,8 +606,9 @@ class ALMAClassifier(_OnlineClassifier):
     intercept_scaling : {"auto"} or float, default="auto"
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
-    max_iter : int, default=10_000
-        Largest number of passes in ``fit``.
+    max_iter : int, default=None
+        Largest number of passes in ``fit``. None is 10,000, or fewer where it is evident that more are in vain: see the
+        user guide.
     shuffle : bool, default=True
         Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the order
         given. ``partial_fit`` always keeps the order given.
@@ -680,7 +685,7 @@ class ALMAClassifier(_OnlineClassifier):
         soft_margin: float = 0.0,
         fit_intercept: bool = True,
         intercept_scaling: float | str | None = "auto",
-        max_iter: int = 10_000,
+        max_iter: int | None = None,
         shuffle: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ):
@@ -751,8 +756,9 @@ class MICRAClassifier(_OnlineClassifier):
     intercept_scaling : {"auto"} or float, default="auto"
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
-    max_iter : int, default=10_000
-        Largest number of passes in ``fit``.
+    max_iter : int, default=None
+        Largest number of passes in ``fit``. None is 10,000, or fewer where it is evident that more are in vain: see the
+        user guide.
     shuffle : bool, default=True
         Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the order
         given. ``partial_fit`` always keeps the order given.
@@ -823,7 +829,7 @@ class MICRAClassifier(_OnlineClassifier):
         soft_margin: float = 0.0,
         fit_intercept: bool = True,
         intercept_scaling: float | str | None = "auto",
-        max_iter: int = 10_000,
+        max_iter: int | None = None,
         shuffle: bool = True,
         random_state: int | np.random.RandomState | None = None,
     ):

@@ -36,6 +36,10 @@ non-zeros. Only when ``v`` gets out of scale (or a step forgets :math:`\theta`) 
 
 **The certificate.** :math:`\|\theta\|_p / \sum_i c_i` bounds from above the p-norm margin that any classifier of the
 method's kind can have on the rows seen: it is the length of a convex combination of the :math:`y_i\tilde x_i`.
+
+**No end in sight.** Where no classifier separates the rows, passes would never end, and their bound tells: after k
+steps it has fallen to about :math:`R\sqrt{c/k}`, as the methods' theorems say, and goes on falling. Where there is a
+margin, the bound stays above it, so that :math:`\sqrt k` times the bound grows. :class:`Evidence` looks at both.
 """
 
 import time
@@ -51,6 +55,12 @@ _LIMIT = 1e14  # of ‖w‖²‖z‖²: a margin below 1e-7 of the rows' distanc
 _TINY = 1e-150  # squared length below which a row, or the distance between two, counts as zero: no quotient overflows
 _PARALLEL = 1e-14  # squared sine below which z points against theta: no classifier separates the rows
 _WHOLE_EXPONENT = 32  # up to which powers are products
+MOST_PASSES = 10_000  # where nobody set a limit
+_FIRST_LOOK = 128  # passes of a hard margin before which there is no evidence that more are in vain
+_FIRST_SOFT_LOOK = 1024  # the same of a soft margin, which all rows have, however small
+_LOOK_BACK = 4  # evidence compares with the time when there were so many times fewer
+_IN_SIGHT = 1.05  # factor by which √k times the bound grows meanwhile where there is a margin in sight
+_MUST_SEPARATE = 2048  # passes after which all margins have to have been positive once
 _REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
 
 
@@ -782,14 +792,42 @@ def orders(n_samples, seed=None):
         yield order
 
 
+class Evidence:
+    """Whether passes that nobody limited lead anywhere; it is looked at after 1, 2, 4, ... of them.
+
+    They do if all margins were positive once. Otherwise √k times the bound has to grow, and a time comes when even
+    that is not enough.
+    """
+
+    def __init__(self, method):
+        self.first = _FIRST_LOOK if method.soft == 0.0 else _FIRST_SOFT_LOOK
+        self.separated, self.bounds = False, {}
+
+    def is_against(self, n_iter, share, track):
+        """Take note of the end of a pass; tell whether more of them are in vain."""
+        self.separated |= share > 0.0
+        self.bounds[n_iter] = np.sqrt(track.square * track.n_updates) / track.mass if track.mass > 0.0 else np.inf
+        if self.separated or n_iter < self.first:
+            return False
+        grows = self.bounds[n_iter] > _IN_SIGHT * self.bounds[n_iter // _LOOK_BACK]
+        return not grows or n_iter >= _MUST_SEPARATE
+
+
+def is_power_of_two(number):
+    """Tell whether a positive whole number is 1, 2, 4, ..."""
+    return number & (number - 1) == 0
+
+
 def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
     """Repeat passes until one finds no margin too small; return how it went and the state for later rows.
 
-    A pass that finds one but can make no step would be repeated for ever, so it ends the run too. Passes whose numbers
-    grow by the factor ``growth`` are recorded, so that the records of a long run cost next to nothing.
+    A pass that finds one but can make no step would be repeated for ever, so it ends the run too; without a limit
+    (None), so does :class:`Evidence` that more are in vain. Passes whose numbers grow by the factor ``growth`` are
+    recorded, so that the records of a long run cost next to nothing.
     """
     norms, order_of_pass = norms_of(method, rows), orders(len(signs), seed)
     history, seconds, n_iter, due, track = [], 0.0, 0, 1, entry(state.track)
+    most, evidence = (max_iter, None) if max_iter is not None else (MOST_PASSES, Evidence(method))
     going_on = True
     while going_on:
         n_updates = track.n_updates
@@ -797,9 +835,16 @@ def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
         n_short = learn_rows(method, rows, next(order_of_pass), signs, norms, state)
         seconds += time.thread_time() - start
         n_iter += 1
-        going_on = n_short > 0 and n_iter < max_iter and track.n_updates > n_updates
+        going_on = n_short > 0 and n_iter < most and track.n_updates > n_updates
+        look = going_on and evidence is not None and is_power_of_two(n_iter)
+        if not (n_iter == due or look or not going_on):
+            continue
+        now = record(n_iter, seconds, *_lowest(method, rows, signs, state), track)
+        if look:
+            going_on = not evidence.is_against(n_iter, now[-1], track)
         if n_iter == due or not going_on:
-            history.append(record(n_iter, seconds, *_lowest(method, rows, signs, state), track))
+            history.append(now)
+        if n_iter == due:
             due = next_due(due, growth)
     return Run(n_short == 0, np.array(history, RECORD)), state._replace(soft_coefs=np.zeros(0))
 

@@ -19,9 +19,11 @@ from numba.extending import overload
 from margindist.solvers.online import (
     ALMA,
     MICRA,
+    MOST_PASSES,
     PUMMA,
     RECORD,
     ROMMA,
+    Evidence,
     Run,
     augmented,
     entry,
@@ -205,25 +207,30 @@ def _stack(X, block, old, new):
 def run(method, kernel, X, signs, state, max_iter, seed=None):
     """Repeat passes until one finds no margin too small; return how each problem went, and the state.
 
-    A pass that can make no step is the last one. Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and
-    the last one are recorded. The time is that of all problems together.
+    A pass that can make no step is the last one, and without a limit (None) one after which there is evidence that more
+    are in vain. Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and the last one are recorded. The
+    time is that of all problems together.
     """
     m = X.shape[0]
     gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.is_precomputed else None
     coef, owners = np.zeros((len(signs), m)), state.owners.copy()
     histories, seconds, due, active = [[] for _ in signs], 0.0, 1, np.arange(len(signs))
     converged = np.zeros(len(signs), dtype=bool)
-    for n_iter, order in zip(range(1, max_iter + 1), orders(m, seed)):
+    most = MOST_PASSES if max_iter is None else max_iter
+    evidence = [Evidence(method) for _ in signs]
+    for n_iter, order in zip(range(1, most + 1), orders(m, seed)):
         before = _n_updates(state)
         start = time.thread_time()
         n_short = _pass(method, kernel, X, order, signs, gram, coef, owners, state, active)
         seconds += time.thread_time() - start
-        going_on = (n_short > 0) & (_n_updates(state) > before) & (n_iter < max_iter)
+        going_on = (n_short > 0) & (_n_updates(state) > before) & (n_iter < most)
         written = active if n_iter == due else active[~going_on[active]]
         for k, margins in zip(written, _margins(method, kernel, X, signs, gram, coef, owners, state, written)):
             track = entry(state.tracks[k])
             w_norm = np.sqrt(max(0.0, track.square - track.lift**2))
             histories[k].append(record(n_iter, seconds, margins.min(), w_norm, track))
+            if n_iter == due and max_iter is None:
+                going_on[k] &= not evidence[k].is_against(n_iter, histories[k][-1][-1], track)
         due = next_due(due, 2) if n_iter == due else due
         converged[active] = n_short[active] == 0
         active = active[going_on[active]]
