@@ -75,7 +75,7 @@ def test_all_newton_directions_end_at_the_same_point(shape, method, rng):
     X = rng.random(shape)
     signs = np.where(X[:, 0] + 0.3 * rng.normal(size=shape[0]) > 0.5, 1.0, -1.0)
     problem = (ODM(2.0**10, 0.4, 0.2), as_rows(X, fit_intercept=True), signs, np.ones(shape[0]))
-    found = newton.solve(Problem(*problem), Options(tol=1e-12), method=method)
+    found = newton.solve(Problem(*problem), Options(tol=1e-12, choices={"method": method}))
     sparse = newton.solve(
         Problem(problem[0], as_rows(sp.csr_matrix(X), fit_intercept=True), *problem[2:]), Options(tol=1e-12)
     )
@@ -91,7 +91,7 @@ def test_conjugate_gradients_hand_over_to_a_factorisation(monkeypatch, rng):
     monkeypatch.setattr(newton, "_BLAS", 1e6)
     problem = (ODM(2.0**20, 0.4, 0.2), as_rows(X), signs, np.ones(50))
     assert newton.solve(Problem(*problem), Options(tol=1e-8)).objective == pytest.approx(
-        newton.solve(Problem(*problem), Options(tol=1e-8), method="row-factor").objective, rel=1e-7
+        newton.solve(Problem(*problem), Options(tol=1e-8, choices={"method": "row-factor"})).objective, rel=1e-7
     )
 
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from margindist import LDMClassifier
-from margindist.objectives import LDM
-from margindist.solvers import interior_point
+from margindist import LDMClassifier, ODMClassifier
+from margindist.objectives import LDM, ODM
+from margindist.solvers import interior_point, newton
 from margindist.solvers._solution import Options, Problem, certify
 from margindist.spaces import partitions
 from margindist.spaces.partitions import Encoder, Loaded, LocalPlace, Piece
@@ -69,14 +69,42 @@ def test_ldm_finds_the_same_optimum_in_any_number_of_partitions(form, n_classes)
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_threads_change_no_bit_of_an_ldm(form, monkeypatch):
+@pytest.mark.parametrize("n_classes", [2, 7])
+def test_odm_finds_the_same_optimum_in_any_number_of_partitions(form, n_classes):
+    X, y, weights = data(n_classes)
+    options = {"lam": 2.0**12, "tol": 1e-8, "multi_class": "ovr"}
+    whole = ODMClassifier(**options).fit(X, y, weights)
+    for n_partitions in (1, 2, 5, 50):
+        pieces = InPieces(form(X), y, weights, n_partitions)
+        model = ODMClassifier(**options).fit(pieces)
+        assert model.objective_ == pytest.approx(whole.objective_, rel=1e-6)
+        assert np.all(model.duality_gap_ <= 1e-8) and model.solver_ == "newton"
+        assert np.array_equal(model.predict(pieces), whole.predict(X))
+        np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-3)
+
+
+@pytest.mark.parametrize("method", ["factor", "cg"])
+def test_newton_directions_are_the_same_in_partitions(method, monkeypatch):
+    X, y, weights = data()
+    signs, objective, options = 2.0 * y - 1.0, ODM(500.0, 0.4, 0.2), Options(tol=1e-10)
+    monkeypatch.setattr(newton, "_LARGEST_FACTOR", 6000 if method == "factor" else 0)
+    whole = newton.solve(Problem(objective, as_rows(X), signs, weights), options)
+    (found,) = newton.solve_in_place(place_of(X, signs, weights, 7), objective, [None], [options])
+    assert found.objective == pytest.approx(whole.objective, rel=1e-9)
+    assert np.abs(found.coef - whole.coef).max() < 1e-4
+    assert whole.dual == pytest.approx(-objective.slope(signs * (X @ whole.coef), weights), rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("classifier", [LDMClassifier, ODMClassifier])
+def test_threads_change_no_bit(classifier, form, monkeypatch):
     monkeypatch.setattr(partitions, "_FEWEST_ROWS", 50)
     monkeypatch.setattr(partitions, "_FEWEST_VALUES", 100)
     monkeypatch.setattr(interior_point, "_SAMPLE_ABOVE", 300)
     X, y, weights = data()
-    one, two = (LDMClassifier(n_jobs=n, random_state=0).fit(form(X), y, weights) for n in (1, 2))
+    one, two = (classifier(n_jobs=n, random_state=0).fit(form(X), y, weights) for n in (1, 2))
     assert np.array_equal(one.coef_, two.coef_) and np.array_equal(one.intercept_, two.intercept_)
-    assert one.duality_gap_ == two.duality_gap_ and np.array_equal(one.multipliers_, two.multipliers_)
+    assert one.duality_gap_ == two.duality_gap_ and one.objective_ == two.objective_
 
 
 def place_of(X, signs, weights, n_partitions, **options):
@@ -145,5 +173,7 @@ def test_solvers_that_walk_from_row_to_row_say_so():
     X, y, _ = data()
     with pytest.raises(TypeError, match="solver='coordinate-descent' needs rows in memory"):
         LDMClassifier(solver="coordinate-descent").fit(InPieces(X, y, None, 3))
+    with pytest.raises(TypeError, match="unlike multi_class='ovr'"):
+        ODMClassifier().fit(InPieces(X, np.arange(len(y)) % 3, None, 3))
     with pytest.raises(ValueError, match="columns in partitions needs about"):
         LDMClassifier(cache_size=1e-6).fit(InPieces(X, y, None, 3))

@@ -96,16 +96,26 @@ class ObjectiveClassifier(MarginClassifier):
         self.certified_problem_ = space.certified
         self.solver_ = self._pick_solver(space.rows)
         rngs = self._rng().spawn(len(self.classes_))
+        threads = self._threads_per_problem()
 
         def solve(k, labels, report):
             problem = Problem(objective, space, labels, data.weights)
-            options = Options(self.tol, self.max_iter, rngs[k], report)
+            options = Options(self.tol, self.max_iter, rngs[k], report, threads)
             return self._solve(problem, options, self._last_solution(k, space))
 
         solutions = self._solve_each(solve, data.codes, X, y, space=space, joint=self._is_joint())
         self._store(space, [solution.coef for solution in solutions])
         self._store_solutions(solutions)
         return self
+
+    def _solve_in_place(self, place, survey, positives, options):
+        if self.solver == "coordinate-descent":
+            return super()._solve_in_place(place, survey, positives, options)
+        if self._is_joint():
+            raise self._needs_memory("multi_class='direct' with more than two classes (unlike multi_class='ovr')")
+        self.solver_ = "newton"
+        objective = self._objective(*(float(getattr(self, name)) for name in self._objective._fields))
+        return newton.solve_in_place(place, objective, positives, options)
 
     def _is_joint(self):
         """Tell whether all classes make one problem; a subclass that does so solves it."""

@@ -119,7 +119,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Print iteration or round, objective and gap.
 
     n_jobs : int, default=None
-        Threads for the two-class problems of ``multi_class="ovr"``.
+        Threads, for the two-class problems of ``multi_class="ovr"``, else for "newton" with two classes; results have
+        the same bits for any number of them.
 
     Attributes
     ----------
@@ -408,15 +409,14 @@ class ODMClassifierCV(GridSearchClassifier):
         found, behind = np.empty((len(points), len(problems), n_columns(rows))), 0
         order = sorted(range(len(points)), key=lambda k: (points[k]["theta"], points[k]["mu"], points[k]["lam"]))
         paths = [list(path) for _, path in groupby(order, lambda k: (points[k]["theta"], points[k]["mu"]))]
-        directions = newton.newton_directions(rows)
-        options = Options(min(self.tol, GRID_TOL), self.max_iter)
+        options = Options(min(self.tol, GRID_TOL), self.max_iter, choices={"shared": {}})
         for t, signs in enumerate(problems):
             start = None
             for path in paths:
                 for k in path:
                     objective = ODM(*(float(points[k][name]) for name in ("lam", "mu", "theta")))
                     problem = Problem(objective, rows, signs, data.weights)
-                    start = newton.solve(problem, options, start, directions=directions)
+                    start = newton.solve(problem, options, start)
                     found[k, t] = start.coef
                     behind += not start.gap <= self.tol
                 start = start._replace(coef=found[path[0], t])

@@ -14,6 +14,11 @@ eight at any λ: a step that crosses no edge lands on the minimum. Only rows out
   system only roughly; when one takes as long as a factorisation would have, the rest is done by factorisation, of H
   or, with fewer rows than columns, of the inner products of the active rows.
 
+All of it is sums over rows, so the method is written as rounds over partitions (:mod:`margindist.spaces.partitions`);
+rows in memory are the case of one partition, or of a few. A step is a round ``advance`` (margins, value, gradient), a
+round ``hessian`` (from files both in one, to read once) or several ``product``, a round ``along``, which multiplies the
+rows with the direction, and a few ``slopes``, which need no rows. A part keeps 33 bytes per row for each problem.
+
 Since a is the slope itself, the certificate (:mod:`margindist.objectives`) is P(w) − D(a) = ½‖∇P(w)‖².
 """
 
@@ -21,12 +26,13 @@ import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from margindist.objectives import compiled_for, row_slope
+from margindist.objectives import compiled_for, of_some, row_slope
 from margindist.solvers._solution import Solution, Status, conclude, gained, require
+from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     SparseRows,
+    add_gram,
     add_rows,
-    gram,
     gram_diagonal,
     gram_product,
     inner_products,
@@ -46,7 +52,7 @@ _PATIENCE = 3  # steps without a decrease after which rounding is all that is le
 _BLAS = 40.0  # how much faster an operation is inside a dense factorisation than on a stored value
 
 
-def solve(problem, options, start=None, *, method="auto", directions=None):
+def solve(problem, options, start=None):
     """Minimise a piecewise quadratic objective.
 
     Parameters
@@ -55,13 +61,10 @@ def solve(problem, options, start=None, *, method="auto", directions=None):
         Any objective that :func:`~margindist.objectives.row_slope` knows, on rows.
     options : Options
         One iteration is a Newton step. The gap to reach is relative to the objective and to what is gained over weights
-        of zero.
+        of zero. Choices are ``method``, how the Newton systems are solved ("auto", "factor", "row-factor" or "cg"), and
+        ``shared``, a dict that keeps what serves other problems on the same rows too.
     start : Solution, optional
         Whose coefficients to start from.
-    method : {"auto", "factor", "row-factor", "cg"}
-        How the Newton systems are solved.
-    directions : callable
-        What :func:`newton_directions` made of these rows for another problem: it keeps what serves this one too.
 
     Returns
     -------
@@ -69,40 +72,186 @@ def solve(problem, options, start=None, *, method="auto", directions=None):
         Its ``dual`` is the negative slope of the loss at each margin.
     """
     objective, rows, signs, weights = problem
+    method, shared = options.chosen(method="auto", shared=None)
+    place = in_memory(rows, signs, weights, options.n_jobs)
+    try:
+        (found,) = _solve(place, objective, [None], [options], [start], method, shared, in_files=False)
+        return found
+    finally:
+        place.close()
+
+
+def solve_in_place(place, objective, positives, options, starts=None):
+    """Minimise a piecewise quadratic objective on partitions, for several classes against the rest in common sweeps.
+
+    Parameters
+    ----------
+    place : place
+        Where the partitions are (:mod:`margindist.spaces.partitions`).
+    objective : objective
+        As for :func:`solve`.
+    positives : sequence
+        The code of the positive class of each problem; None if the targets are signs.
+    options : sequence of Options
+        One per problem.
+    starts : sequence of Solution, optional
+        Whose coefficients to start from.
+
+    Returns
+    -------
+    list of Solution
+        Without their ``dual``, which stays with the rows.
+    """
+    return _solve(place, objective, positives, options, starts or [None] * len(positives), "auto", None, in_files=True)
+
+
+def _solve(place, objective, positives, options, starts, method, shared, in_files):
     require(objective, "Newton's method", "curvature", "row_slope")
+    arguments = [(objective, positive, shared) for positive in positives]
+    coefs = [None if start is None else start.coef for start in starts]
+    return drive(
+        place, SmoothPart, arguments, lambda k, coef: _rounds(objective, options[k], coef, method, in_files), coefs
+    )
+
+
+# ---------------------------------------------------------------------- the driver: a generator of rounds
+
+
+def _rounds(objective, options, start, method, in_files):
+    """Take Newton steps in rounds; return the best point with its certificate."""
     tol, max_iter, report = options.tol, options.limit(_MOST_STEPS), options.report
-    direction = newton_directions(rows, method) if directions is None else directions
-    everything = np.arange(n_rows(rows))
-    w, z = np.zeros(n_columns(rows)), np.zeros(len(signs))
-    if start is not None:
-        w += start.coef
-        scores(rows, w, z)
-        z *= signs
-    at_zero, ended = objective.value(0.0, np.zeros(len(signs)), weights), Status.ITERATION_LIMIT
-    best, in_vain = None, 0
+    shape = yield Round("shape")
+    total = shape["weight"]
+    at_zero = (yield Round("at_zero", (total,)))["loss"]
+    direction = _choose(shape, method, in_files)
+    w = np.zeros(shape["columns_max"]) if start is None else np.array(start, dtype=np.float64)
+    ended, best, in_vain = Status.ITERATION_LIMIT, None, 0
     for n_iter in range(max_iter + 1):
-        a = -objective.slope(z, weights)
-        gradient = -add_rows(rows, everything, signs * a, -w)
-        value = objective.value(w @ w, z, weights)
+        now = yield Round("advance", (w, total, direction.at_once), w)
+        gradient = w - now["pressure"]
+        value = 0.5 * (w @ w) + now["loss"]
         gap = 0.5 * (gradient @ gradient) / value
         if report is not None and report(n_iter, w, value, gap):
             ended = Status.STOPPED
         in_vain = in_vain + 1 if best is not None and value >= best.objective else 0
         if in_vain == 0 or gap <= tol * gained(value, at_zero):
-            best = Solution(w.copy(), a, value, gap)
+            best = Solution(w, None, value, gap)
         if in_vain == _PATIENCE:
             ended = Status.STALLED
         enough = tol * gained(best.objective, at_zero)
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
             break
-        dw = direction(objective.curvature(z, weights), gradient)
-        scores(rows, dw, dz := np.empty(len(signs)))
-        dz *= signs
-        step = _exact_step(objective, w, dw, z, dz, weights)
-        w += step * dw
-        scores(rows, w, z)  # not z + step * dz: the rounding of long steps would stay in the certificate
-        z *= signs
+        dw = yield from direction(now, gradient)
+        step = yield from _exact_step(w, dw, total)
+        w = w + step * dw  # margins are computed anew: the rounding of long steps would stay in the certificate
+    if not in_files:
+        found = yield Round("multipliers", (None if best.coef is w else best.coef, total), best.coef)
+        best = best._replace(dual=np.concatenate(found["dual"]))
     return conclude(best._replace(n_iter=n_iter), enough, ended)
+
+
+def _exact_step(w, dw, total):
+    """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t."""
+    linear, square = w @ dw, dw @ dw
+    low, high, t = 0.0, np.inf, 1.0
+    here = yield Round("along", (dw, t, total))
+    for _ in range(100):
+        slope, bend = here["slope"] + linear + t * square, here["bend"]
+        low, high = (t, high) if slope < 0.0 else (low, t)
+        ahead = t - slope / (bend + square)
+        if not low <= ahead <= high:
+            ahead = 0.5 * (low + high)
+        if abs(ahead - t) <= _STEP_ERROR * t:
+            return ahead
+        t = ahead
+        here = yield Round("slopes", (t, total))
+    return t
+
+
+def _choose(shape, method, in_files):
+    """Return what turns a gradient into a Newton direction, by counting operations if not told."""
+    if method != "auto":
+        return {"factor": _Factor, "row-factor": _RowFactor, "cg": _Conjugate}[method](in_files)
+    m, d = shape["rows"], shape["columns_max"]
+    alone = shape["parts"] == 1  # inner products of rows in different partitions are nobody's
+    costs = {
+        _Factor: shape["products"] + d**3 / (3.0 * _BLAS) if d <= _LARGEST_FACTOR else np.inf,
+        _RowFactor: m**3 / (3.0 * _BLAS) if m <= _LARGEST_FACTOR and alone else np.inf,
+    }
+    cheapest = min(costs, key=costs.get)
+    sweeps = costs[cheapest] / (2.0 * shape["stored"] + m)
+    return cheapest(in_files) if sweeps <= _FEW_SWEEPS else _Conjugate(in_files, cheapest, sweeps)
+
+
+class _Factor:
+    """Newton directions by a Cholesky factor of H, whose Gram part is kept up to date between steps."""
+
+    def __init__(self, in_files):
+        self.at_once = in_files  # whether a round that reads the rows anyway shall also return what H changes by
+        self._gram = 0.0
+
+    def __call__(self, now, gradient):
+        """Return the direction."""
+        if "gram" not in now:  # only rows that changed sides, unless those are many
+            afresh = 2 * now["changed"] > now["active"]
+            now = yield Round("hessian", (afresh,))
+            if afresh:
+                self._gram = 0.0
+        self._gram = self._gram + now["gram"]
+        system = self._gram.copy()
+        system.flat[:: len(system) + 1] += 1.0
+        return -cho_solve(_cholesky(system), gradient, check_finite=False)
+
+
+class _RowFactor:
+    """Newton directions through the inner products of the active rows, for fewer rows than columns.
+
+    By Woodbury's formula ``H⁻¹g = g − Z'(1/φ'' + ZZ')⁻¹Zg``. The rows, which have them, are in one partition.
+    """
+
+    at_once = False
+
+    def __init__(self, in_files):
+        pass
+
+    def __call__(self, now, gradient):
+        """Return the direction."""
+        found = yield Round("row_direction", (gradient,))
+        return found["direction"]
+
+
+class _Conjugate:
+    """Newton directions by preconditioned conjugate gradients, until a factorisation would have been cheaper."""
+
+    at_once = False
+
+    def __init__(self, in_files, cheapest=None, limit=np.inf):
+        self._cheapest = cheapest
+        self._limit = limit
+        self._successor = None
+
+    def __call__(self, now, gradient):
+        """Return the direction, roughly."""
+        if self._successor is not None:
+            return (yield from self._successor(now, gradient))
+        diagonal = 1.0 + (yield Round("diagonal"))["diagonal"]
+        dw, rest = np.zeros_like(gradient), -gradient
+        toward = rest / diagonal
+        square = first = rest @ toward
+        sweeps = 0
+        while square > _FORCING**2 * first:
+            image = toward + (yield Round("product", (toward,)))["image"]
+            length = square / (toward @ image)
+            dw += length * toward
+            rest -= length * image
+            scaled = rest / diagonal
+            square, before = rest @ scaled, square
+            toward = scaled + (square / before) * toward
+            sweeps += 1
+            if sweeps >= self._limit:
+                self._successor = self._cheapest(False)
+                break
+        return dw
 
 
 def _cholesky(system):
@@ -120,124 +269,131 @@ def _cholesky(system):
     raise LinAlgError("the Newton system is not positive definite")
 
 
-class _Factor:
-    """Newton directions by a Cholesky factor of H, whose Gram part is kept up to date between calls."""
-
-    def __init__(self, rows):
-        self.rows = rows
-        self.curvature = np.zeros(n_rows(rows))
-        self.gram = np.zeros((n_columns(rows), n_columns(rows)))
-
-    def __call__(self, curvature, gradient):
-        self._update(curvature)
-        system = self.gram.copy()
-        system.flat[:: len(system) + 1] += 1.0
-        return -cho_solve(_cholesky(system), gradient, check_finite=False)
-
-    def _update(self, curvature):
-        change = curvature - self.curvature
-        if 2 * np.count_nonzero(change) > np.count_nonzero(curvature):
-            active = np.flatnonzero(curvature)
-            self.gram = gram(self.rows, active, curvature[active])
-        else:
-            for sign in (1.0, -1.0):
-                which = np.flatnonzero(sign * change > 0.0)
-                if len(which):
-                    self.gram += sign * gram(self.rows, which, sign * change[which])
-        self.curvature = curvature
+# ---------------------------------------------------------------------- a part: margins and the rounds on them
 
 
-class _RowFactor:
-    """Newton directions through the inner products of the active rows, for fewer rows than columns.
+class SmoothPart:
+    """What the method keeps of one partition: margins, those of the direction, and the curvatures in H.
 
-    By Woodbury's formula ``H⁻¹g = g − Z'(1/φ'' + ZZ')⁻¹Zg``.
+    Parameters
+    ----------
+    rows, targets, weights : rows and arrays
+        The partition.
+    objective : objective
+        With a piecewise linear slope.
+    positive : int, optional
+        Code of the positive class; None if the targets are signs.
+    shared : dict, optional
+        Keeps the inner products of the rows.
     """
 
-    def __init__(self, rows):
-        self.rows = rows
-        everything = np.arange(n_rows(rows))
-        self.products = inner_products(rows, everything, everything)
+    rowless = frozenset({"shape", "at_zero", "slopes"})
 
-    def __call__(self, curvature, gradient):
-        active = np.flatnonzero(curvature)
-        system = self.products[np.ix_(active, active)]
-        system.flat[:: len(active) + 1] += 1.0 / curvature[active]
+    def __init__(self, rows, targets, weights, objective, positive=None, shared=None):
+        self._given = targets if positive is None else np.where(targets == positive, 1, -1).astype(np.int8)
+        self._weights = weights
+        self._objective = objective
+        self._shared = {} if shared is None else shared
+        self._shape = _shape(rows, weights)
+        self._margins = np.zeros(len(weights))
+        self._move = np.zeros(len(weights))
+        self._in_system = np.zeros(len(weights))  # curvatures that are in H
+        self._curvatures = None  # those at the margins
+
+    def shape(self, rows):
+        """Return what there is: numbers of rows, columns and stored values, weight, and work for a Gram product."""
+        return self._shape
+
+    def at_zero(self, rows, total):
+        """Return the loss of weights of zero."""
+        return {"loss": of_some(self._objective.losses, np.zeros(len(self._weights)), self._weights, total).sum()}
+
+    def advance(self, rows, w, total, with_gram):
+        """Compute the margins; return loss and gradient there, and with the Gram product what H changes by."""
+        z, weights, objective = self._margins, self._weights, self._objective
+        self._score(rows, w, z)
+        scales = -self._given * of_some(objective.slope, z, weights, total)
+        self._curvatures = of_some(objective.curvature, z, weights, total)
+        record = {
+            "loss": of_some(objective.losses, z, weights, total).sum(),
+            "pressure": add_rows(rows, np.arange(len(z)), scales, np.zeros(len(w))),
+            "changed": np.count_nonzero(self._curvatures != self._in_system),
+            "active": np.count_nonzero(self._curvatures),
+        }
+        if with_gram:
+            record |= self.hessian(rows, afresh=False)
+        return record
+
+    def _score(self, rows, w, out):
+        """Fill in the margins of all rows."""
+        if w.any():
+            scores(rows, w, out)
+            out *= self._given
+        else:
+            out[:] = 0.0
+
+    def hessian(self, rows, afresh):
+        """Return the Gram product of the active rows, or by what it changes."""
+        d = n_columns(rows)
+        change = self._curvatures if afresh else self._curvatures - self._in_system
+        lower = np.zeros((d, d))
+        for sign in (1.0, -1.0):
+            which = np.flatnonzero(sign * change > 0.0)
+            if len(which):
+                add_gram(rows, which, sign * change[which], sign, lower)
+        self._in_system = self._curvatures
+        return {"gram": lower}
+
+    def diagonal(self, rows):
+        """Return the diagonal of the Gram product of the active rows."""
+        active = np.flatnonzero(self._curvatures)
+        return {"diagonal": gram_diagonal(rows, active, self._curvatures[active])}
+
+    def product(self, rows, v):
+        """Return the Gram product of the active rows times a vector."""
+        active = np.flatnonzero(self._curvatures)
+        return {"image": gram_product(rows, active, self._curvatures[active], v, np.zeros(len(v)))}
+
+    def row_direction(self, rows, gradient):
+        """Return the Newton direction by inner products of the active rows, which must be all there are."""
+        if "products" not in self._shared:
+            everything = np.arange(n_rows(rows))
+            self._shared["products"] = inner_products(rows, everything, everything)
+        active = np.flatnonzero(self._curvatures)
+        system = self._shared["products"][np.ix_(active, active)]
+        system.flat[:: len(active) + 1] += 1.0 / self._curvatures[active]
         factor = _cholesky(system)
-        products = some_scores(self.rows, active, gradient, np.empty(len(active)))
-        coefs = cho_solve(factor, products, overwrite_b=True, check_finite=False)
-        return add_rows(self.rows, active, coefs, -gradient)
+        images = some_scores(rows, active, gradient, np.empty(len(active)))
+        coefs = cho_solve(factor, images, overwrite_b=True, check_finite=False)
+        return {"direction": add_rows(rows, active, coefs, -gradient)}
+
+    def along(self, rows, dw, t, total):
+        """Multiply the rows with a direction; return the loss's derivatives along it."""
+        self._score(rows, dw, self._move)
+        return self.slopes(rows, t, total)
+
+    def slopes(self, rows, t, total):
+        """Return first and second derivative of the loss along the direction."""
+        slope_along = compiled_for(self._objective, _slope_along)
+        slope, bend = slope_along(self._objective, self._weights, total, self._margins, self._move, t)
+        return {"slope": slope, "bend": bend}
+
+    def multipliers(self, rows, w, total):
+        """Return the negative slope of each row's loss, at other weights if they are given."""
+        if w is not None:
+            self._score(rows, w, self._margins)
+        return {"dual": [-of_some(self._objective.slope, self._margins, self._weights, total)]}
 
 
-class _Conjugate:
-    """Newton directions by preconditioned conjugate gradients, until a factorisation would have been cheaper."""
-
-    def __init__(self, rows, cheapest=None, limit=np.inf):
-        self.rows = rows
-        self.cheapest = cheapest
-        self.limit = limit
-        self.successor = None
-
-    def __call__(self, curvature, gradient):
-        if self.successor is not None:
-            return self.successor(curvature, gradient)
-        active = np.flatnonzero(curvature)
-        h = curvature[active]
-        diagonal = 1.0 + gram_diagonal(self.rows, active, h)
-        dw, rest = np.zeros_like(gradient), -gradient
-        toward = rest / diagonal
-        square = first = rest @ toward
-        sweeps = 0
-        while square > _FORCING**2 * first:
-            product = gram_product(self.rows, active, h, toward, toward.copy())
-            length = square / (toward @ product)
-            dw += length * toward
-            rest -= length * product
-            scaled = rest / diagonal
-            square, before = rest @ scaled, square
-            toward = scaled + (square / before) * toward
-            sweeps += 1
-            if sweeps >= self.limit:
-                self.successor = self.cheapest(self.rows)
-                break
-        return dw
-
-
-def newton_directions(rows, method="auto"):
-    """Return what turns curvatures and a gradient into a Newton direction, by counting operations if not told."""
-    if method != "auto":
-        return {"factor": _Factor, "row-factor": _RowFactor, "cg": _Conjugate}[method](rows)
+def _shape(rows, weights):
     m, d = n_rows(rows), n_columns(rows)
     if isinstance(rows, SparseRows):
         lengths = np.diff(rows.indptr).astype(np.float64)
         products = 0.5 * (lengths @ lengths)
     else:
         products = 0.5 * m * d**2 / _BLAS
-    costs = {
-        _Factor: products + d**3 / (3.0 * _BLAS) if d <= _LARGEST_FACTOR else np.inf,
-        _RowFactor: m**3 / (3.0 * _BLAS) if m <= _LARGEST_FACTOR else np.inf,
-    }
-    cheapest = min(costs, key=costs.get)
-    sweeps = costs[cheapest] / (2.0 * n_stored(rows) + m)
-    return cheapest(rows) if sweeps <= _FEW_SWEEPS else _Conjugate(rows, cheapest, sweeps)
-
-
-def _exact_step(objective, w, dw, z, dz, weights):
-    """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t."""
-    slope_along = compiled_for(objective, _slope_along)
-    linear, square = w @ dw, dw @ dw
-    total = weights.sum()
-    low, high, t = 0.0, np.inf, 1.0
-    for _ in range(100):
-        slope, bend = slope_along(objective, weights, total, z, dz, t)
-        slope += linear + t * square
-        low, high = (t, high) if slope < 0.0 else (low, t)
-        ahead = t - slope / (bend + square)
-        if not low <= ahead <= high:
-            ahead = 0.5 * (low + high)
-        if abs(ahead - t) <= _STEP_ERROR * t:
-            return ahead
-        t = ahead
-    return t
+    sizes = {"rows": m, "columns_max": d, "stored": n_stored(rows), "products": products}
+    return {**sizes, "parts": 1, "weight": weights.sum()}
 
 
 @njit(cache=True, nogil=True)
