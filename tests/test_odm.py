@@ -1,6 +1,7 @@
 """ODM and multi-class ODM: blocks, rounds, optimum, limiting cases, invariances, the bound."""
 
 import warnings
+from types import SimpleNamespace
 
 import cvxpy as cp
 import numpy as np
@@ -486,6 +487,24 @@ def test_passes_settle_fewer_rows_than_columns():
     assert model.solver_ == "coordinate-descent"
     assert model.duality_gap_ <= 1e-3
     assert model.n_iter_ < 30
+
+
+def test_heavy_weights_are_no_rows():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((24, 1100)), np.arange(24) % 6
+    weights = np.where(np.arange(24) == 3, 1e5, 1.0)
+    model = ODMClassifier(multi_class="direct").fit(X, y, sample_weight=weights)
+    assert model.solver_ == "coordinate-descent" and model.duality_gap_ <= model.tol
+    counts = proximal_newton.row_counts(SimpleNamespace(prices=0.3 * weights, total=weights.sum()))
+    np.testing.assert_allclose(counts, np.minimum(weights, 3.0))
+
+
+def test_steps_in_vain_end_by_their_work():
+    progress = proximal_newton._Progress()
+    ended = [progress.has_ended(1.0, 1.0, work=500.0) for _ in range(40)]
+    assert ended.index(True) == 20  # the first one is progress
+    cheap = proximal_newton._Progress()
+    assert not any(cheap.has_ended(1.0, 1.0, work=1.0) for _ in range(100))
 
 
 def test_newton_that_stalls_is_finished_by_passes(monkeypatch):

@@ -63,7 +63,7 @@ from margindist.solvers._class_blocks import (
     store,
 )
 from margindist.solvers._solution import Solution, Status, gained, relative
-from margindist.solvers.proximal_newton import ProximalNewton, is_best, is_possible
+from margindist.solvers.proximal_newton import ProximalNewton, is_best, is_possible, row_counts
 from margindist.spaces.rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
 
 _MOST_ITERATIONS = 1000
@@ -228,7 +228,7 @@ class _RoundSolver:
 
     def __init__(self, rows, losses, method, rng):
         self.rows, self.losses, self.rng, self.n_iter = rows, losses, rng, 0
-        self.patience = _PATIENCE if losses.total >= n_columns(rows) else _MORE_PATIENCE
+        self.patience = _PATIENCE if row_counts(losses).sum() >= n_columns(rows) else _MORE_PATIENCE
         if method != "auto" or not is_possible(rows, losses.n_classes):
             self.patience = np.inf
         first = method == "newton" or (method == "auto" and is_best(rows, losses))

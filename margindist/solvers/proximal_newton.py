@@ -52,6 +52,9 @@ _NARROW = 0.3  # factor of the widths
 _WIDEN = 10.0  # by how much they are widened again for a new round
 _SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this part
 _STALLED = 150  # steps in which neither the gap was halved nor the value fell by a twentieth: more would not help
+_FEWEST = 20  # fewer such steps are enough, but not fewer than this,
+_STALLED_WORK = 3000  # where they took as long as so many passes over the rows: those, too, could be made instead
+_HEAVIEST = 3.0  # rows that a row counts for at most: weights need not be counts
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
 _VAIN_PRODUCTS = 40  # of them without halving the least residual: rounding has the upper hand
@@ -77,13 +80,18 @@ def is_best(rows, losses):
     Fewer rows than columns are often settled by some passes over them, and of many columns a Newton step costs more
     than that. A weight of two is two rows.
     """
-    few_columns = n_columns(rows) <= max(losses.total, _MODERATE / losses.n_classes)
+    few_columns = n_columns(rows) <= max(row_counts(losses).sum(), _MODERATE / losses.n_classes)
     return few_columns and is_favourable(rows, losses.n_classes)
 
 
 def is_favourable(rows, n_classes):
     """Tell whether, besides, the systems can be preconditioned by factors."""
     return is_possible(rows, n_classes) and (n_classes + 1) * n_columns(rows) ** 2 <= _LARGEST_FACTORS
+
+
+def row_counts(losses):
+    """Return for how many rows each one counts: its weight, within limits, so that a weight of two is two rows."""
+    return np.clip(losses.prices * (losses.total / losses.prices.sum()), 1.0, _HEAVIEST)
 
 
 class ProximalNewton:
@@ -99,6 +107,9 @@ class ProximalNewton:
         self.first_width = np.maximum(scale / typical * 0.5 / losses.prices, _LEAST_WIDTH * mean_square)
         self.width = self.first_width
         self.favourable = is_favourable(rows, losses.n_classes)
+        self.counts = row_counts(losses)
+        self.pass_cost = 4.0 * self.counts.sum() * self.X.shape[1] * losses.n_classes
+        self.spent = 0.0  # on the last step, in operations
         self.preconditioner = (_ClassFactors if self.favourable else _Diagonal)(rows, self.X)
         self.products, self.products_of_rows = _FIRST_PRODUCTS, None
         self.stalled = False  # whether the last round got nowhere
@@ -129,7 +140,7 @@ class ProximalNewton:
                 done = is_done(value, nothing, rest + gap, bound, tol) or n_iter >= max_iter
                 if done or rest <= 0.1 * gap:
                     break
-                self.stalled = done = progress.has_ended(value, rest + gap)
+                self.stalled = done = progress.has_ended(value, rest + gap, self.spent / self.pass_cost)
                 if done:
                     break
                 dW = self._direction(ahead, G)
@@ -191,7 +202,7 @@ class ProximalNewton:
         Rows count by their weights, so that a weight of two takes the same steps as the row twice.
         """
         d, k = shape
-        weights = self.losses.prices[active] * (self.losses.total / self.losses.prices.sum())
+        weights = self.counts[active]
         classes = blocks.length[active] + 2
         bends = blocks.length[active] + (blocks.beta[active] > 0.0)
         costs = {None: self.products * 4 * (weights.sum() + (d if self.favourable else 0)) * d * k}
@@ -201,7 +212,9 @@ class ProximalNewton:
             costs[self._by_factor] = 0.25 * d * d * (weights @ (classes * (classes + 1))) + (d * k) ** 3 / 3
         if n_rows(self.rows) <= _FEW_ROWS and bends.sum() <= _FEW_BENDS:
             costs[self._by_bends] = (weights @ bends) ** 3 / 3 + k * (weights @ bends) ** 2
-        return min(costs, key=costs.get)
+        cheapest = min(costs, key=costs.get)
+        self.spent = costs[cheapest]
+        return cheapest
 
     def _by_factor(self, blocks, active, G):
         """The same from the Hessian itself; None where rounding has made that indefinite."""
@@ -249,6 +262,7 @@ class ProximalNewton:
             if square <= 0.25 * least:
                 least, improved_at = square, products
             if not square > enough or products >= min(_MOST_PRODUCTS, improved_at + _VAIN_PRODUCTS):
+                self.spent *= max(1.0, products / max(1, self.products))  # more of them than were expected
                 self.products = products
                 self.preconditioner.note(products)
                 return dW
@@ -258,16 +272,17 @@ class _Progress:
     """How long ago a round last made progress."""
 
     def __init__(self):
-        self.value, self.gap, self.steps = np.inf, np.inf, 0
+        self.value, self.gap, self.steps, self.work = np.inf, np.inf, 0, 0.0
 
-    def has_ended(self, value, gap):
-        """Take note of a step; tell whether there was no progress for too many of them."""
+    def has_ended(self, value, gap, work):
+        """Take note of a step and of its work, in passes; tell whether there was no progress for too long."""
         self.steps += 1
+        self.work += work
         if gap <= 0.5 * self.gap or value <= 0.95 * self.value:
-            self.steps = 0
+            self.steps, self.work = 0, 0.0
             self.gap = min(self.gap, gap)
             self.value = min(self.value, value)
-        return self.steps >= _STALLED
+        return self.steps >= _STALLED or (self.steps >= _FEWEST and self.work >= _STALLED_WORK)
 
 
 class _Diagonal:
