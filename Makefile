@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-oldest lint docs bench clean
+.PHONY: demo test test-oldest lint docs docs-check bench clean
 
 demo: $(VENV)/.installed-cli  ## compare all methods on bundled data, write a report
 	$(BIN)/margindist compare wdbc --quick --repeats 2 -o breast-cancer.html
@@ -20,10 +20,13 @@ lint: $(VENV)/.installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 
-docs: $(VENV)/.installed-docs
-	$(BIN)/sphinx-build -W -b html docs docs/_build
+docs: $(VENV)/.installed-docs  ## the documentation, in docs/_build; runs the examples of the gallery that changed
+	OPENBLAS_NUM_THREADS=1 $(BIN)/sphinx-build -W -b html docs docs/_build
 
-bench: $(VENV)/.installed-test  ## needs MARGINDIST_DATA
+docs-check: docs  ## open every page in Chromium: no request, no raw TeX, no console error, fits a phone
+	$(BIN)/python docs/check_pages.py docs/_build
+
+bench: $(VENV)/.installed-test  ## measure, keep the results in benchmarks/results.json; needs MARGINDIST_DATA
 	$(BIN)/python -m benchmarks
 
 $(VENV)/bin/python:
@@ -39,4 +42,4 @@ $(OLDEST)/.installed: constraints/oldest.txt pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) docs/_build .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) docs/_build docs/gallery docs/generated .pytest_cache .ruff_cache

@@ -1,9 +1,19 @@
-"""What the benchmarks share: data, timing in turn, memory, tables."""
+"""What the benchmarks share: data, timing in turn, memory, tables, and the one file of results.
 
+`table` prints rows and, where the environment variable MARGINDIST_RESULTS names a file, keeps them in it with the
+command, the date, the machine and the versions. The documentation draws its benchmark pages from
+`benchmarks/results.json`.
+"""
+
+import json
 import os
+import platform
+import re
 import sys
 import time
 import warnings
+from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -54,11 +64,11 @@ def load(name):
     return X, np.where(positive, 1.0, -1.0)
 
 
-def in_turn(*functions, repeats=3, longest=20.0, clock=time.perf_counter):
+def in_turn(*functions, repeats=3, longest=20.0, clock=time.process_time):
     """Call functions one after the other, several times in turn; return each one's result and median seconds.
 
-    A round that takes longer than ``longest`` seconds is not repeated. ``clock=time.process_time`` counts the
-    processor's time of all threads, which other programs on the machine disturb less.
+    A round that takes longer than ``longest`` seconds is not repeated. Seconds are processor time of all threads, which
+    other programs on the machine disturb less than ``clock=time.perf_counter``.
     """
     times, results = [[] for _ in functions], [None] * len(functions)
     with warnings.catch_warnings():
@@ -96,10 +106,60 @@ def show(value):
 
 
 def table(title, rows):
-    """Print dictionaries with the same keys as a Markdown table, each as soon as it is there."""
+    """Print dictionaries with the same keys as a Markdown table, each as soon as it is there; keep them if asked to."""
     print(f"\n## {title}\n", flush=True)
+    kept = []
     for number, row in enumerate(rows):
         if number == 0:
             print("| " + " | ".join(row) + " |")
             print("|" + "---|" * len(row))
         print("| " + " | ".join(show(value) for value in row.values()) + " |", flush=True)
+        kept.append(row)
+    if os.environ.get("MARGINDIST_RESULTS"):
+        keep(Path(os.environ["MARGINDIST_RESULTS"]), title, kept)
+
+
+def keep(path, title, rows):
+    """Put a table into the file of results, in the place of an earlier one with the same title."""
+    tables = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    module = sys.modules["__main__"].__spec__
+    command = ["python", "-m", module.name if module else Path(sys.argv[0]).stem, *sys.argv[1:]]
+    tables[slug(title)] = {
+        "title": title,
+        "command": " ".join(command),
+        "date": date.today().isoformat(),
+        "machine": machine(),
+        "versions": versions(),
+        "rows": [{name: plain(value) for name, value in row.items()} for row in rows],
+    }
+    path.write_text(json.dumps(dict(sorted(tables.items())), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def slug(title):
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+
+
+def plain(value):
+    """Return a NumPy number as Python's, and floats with the digits that a measurement has."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return float(f"{value:.6g}") if isinstance(value, float) else value
+
+
+def machine():
+    """Return the processor, its number and the system, as far as the system tells."""
+    processor = platform.processor() or platform.machine()
+    described = Path("/proc/cpuinfo")
+    if described.exists():
+        names = re.findall(r"^model name\s*: (.*)$", described.read_text(), flags=re.M)
+        processor = names[0] if names else processor
+    return f"{processor}, {os.cpu_count()} cores, {platform.system()}"
+
+
+def versions():
+    found = {"Python": platform.python_version()}
+    for package in ("margindist", "numpy", "scipy", "scikit-learn", "numba", "scikit-learn-intelex"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

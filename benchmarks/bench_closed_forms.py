@@ -16,7 +16,7 @@ from sklearn.linear_model import RidgeClassifier, RidgeClassifierCV
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.neighbors import NearestCentroid
 
-from benchmarks._measure import in_turn, load
+from benchmarks._measure import in_turn, load, table
 from margindist import LSSVMClassifier, MAMClassifier
 
 C = 1.0
@@ -45,10 +45,16 @@ def objective(model, X, y):
 
 
 def line(data, what, peer_name, ours, peer, off="", peer_off=""):
-    print(
-        f"| {data} | {what} | {ours:.4f} | {peer_name} | {peer:.4f} | {ours / peer:.2f} | {off} | {peer_off} |",
-        flush=True,
-    )
+    return {
+        "data": data,
+        "ours": what,
+        "ours s": ours,
+        "peer": peer_name,
+        "peer s": peer,
+        "ratio": ours / peer,
+        "off": off,
+        "peer off": peer_off,
+    }
 
 
 def linear(name, X, y, repeats):
@@ -57,14 +63,14 @@ def linear(name, X, y, repeats):
         lambda: LSSVMClassifier(C=C).fit(X, y), lambda: RidgeClassifier(alpha=1 / C).fit(X, y), repeats
     )
     best = min(objective(model, X, y), objective(ridge, X, y))
-    beyond = f"{objective(ridge, X, y) / best - 1:.0e}"
+    beyond = float(objective(ridge, X, y) / best - 1)
     what = f"LSSVM linear, {model.solver_}"
-    line(size, what, "RidgeClassifier", ours, peer, f"{model.duality_gap_:.0e}", beyond)
+    yield line(size, what, "RidgeClassifier", ours, peer, float(model.duality_gap_), beyond)
     if not sp.issparse(X):
         ours, peer, _, _ = timed(
             lambda: LSSVMClassifier().path(X, y, CS), lambda: RidgeClassifierCV(alphas=1 / CS).fit(X, y), repeats
         )
-        line(size, f"LSSVM path, {len(CS)} C, leave-one-out", "RidgeClassifierCV", ours, peer)
+        yield line(size, f"LSSVM path, {len(CS)} C, leave-one-out", "RidgeClassifierCV", ours, peer)
 
 
 def averages(name, X, y, repeats):
@@ -75,9 +81,9 @@ def averages(name, X, y, repeats):
 
     for bias in ("mean", "optimal"):
         ours, peer, _, _ = timed(lambda bias=bias: MAMClassifier(bias=bias).fit(X, y), read_twice, repeats)
-        line(size, f"MAMC linear, bias {bias}", "X.sum() twice", ours, peer)
+        yield line(size, f"MAMC linear, bias {bias}", "X.sum() twice", ours, peer)
     ours, peer, _, _ = timed(lambda: MAMClassifier().fit(X, y), lambda: NearestCentroid().fit(X, y), repeats)
-    line(size, "MAMC linear, bias optimal", "NearestCentroid", ours, peer)
+    yield line(size, "MAMC linear, bias optimal", "NearestCentroid", ours, peer)
 
 
 def kernels(m, repeats):
@@ -92,22 +98,22 @@ def kernels(m, repeats):
     ours, peer, model, _ = timed(
         lambda: LSSVMClassifier(C=C, kernel="rbf", gamma=gamma).fit(X, y), gram_and_cholesky, repeats
     )
-    line(size, "LSSVM dual", "Gram matrix + Cholesky", ours, peer, f"{model.duality_gap_:.0e}")
+    yield line(size, "LSSVM dual", "Gram matrix + Cholesky", ours, peer, float(model.duality_gap_))
     ours, peer, _, _ = timed(
         lambda: LSSVMClassifier(kernel="rbf", gamma=gamma).path(X, y, CS),
         lambda: [LSSVMClassifier(C=c, kernel="rbf", gamma=gamma).fit(X, y) for c in CS],
         1,
     )
-    line(size, f"LSSVM path, {len(CS)} C, leave-one-out", f"{len(CS)} fits", ours, peer)
+    yield line(size, f"LSSVM path, {len(CS)} C, leave-one-out", f"{len(CS)} fits", ours, peer)
     plain = MAMClassifier(kernel="rbf", gamma=gamma)
     ours, peer, _, _ = timed(lambda: plain.fit(X, y), lambda: rbf_kernel(X, gamma=gamma) @ y, repeats)
-    line(size, "MAMC, bias optimal", "Gram matrix times a vector", ours, peer)
+    yield line(size, "MAMC, bias optimal", "Gram matrix times a vector", ours, peer)
     ours, peer, _, _ = timed(
         lambda: MAMClassifier(slope="cv", kernel="rbf", gamma=gamma, random_state=0).fit(X, y),
         lambda: plain.fit(X, y),
         repeats,
     )
-    line(size, "MAMC, slope by cross-validation", "MAMC, one slope", ours, peer)
+    yield line(size, "MAMC, slope by cross-validation", "MAMC, one slope", ours, peer)
 
 
 def main():
@@ -116,13 +122,16 @@ def main():
     parser.add_argument("--kernel-rows", type=int, default=5000)
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    print("| data | ours | s | peer | s | ratio | off | peer off |\n|---|---|--:|---|--:|--:|--:|--:|")
+    table("Closed forms beside scikit-learn and lower limits", rows(arguments))
+
+
+def rows(arguments):
     tall = generated(160_000, 100)
-    linear("generated", *tall, arguments.repeats)
-    averages("generated", *tall, arguments.repeats)
+    yield from linear("generated", *tall, arguments.repeats)
+    yield from averages("generated", *tall, arguments.repeats)
     for name in ("cod-rna", "covtype", "a9a", "w8a", "bibtex", "farm-ads"):
-        linear(name, *load(name), arguments.repeats)
-    kernels(arguments.kernel_rows, arguments.repeats)
+        yield from linear(name, *load(name), arguments.repeats)
+    yield from kernels(arguments.kernel_rows, arguments.repeats)
 
 
 if __name__ == "__main__":

@@ -81,4 +81,4 @@ def compare(name):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    table("CV estimators beside GridSearchCV, 5 folds", [compare(name) for name in sys.argv[1:] or CASES])
+    table("CV estimators beside GridSearchCV, 5 folds", (compare(name) for name in sys.argv[1:] or CASES))
