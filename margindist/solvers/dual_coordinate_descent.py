@@ -9,12 +9,12 @@ paper; block descent solves the same problem in less time and memory.
 """
 
 import numpy as np
-from numba import njit
 
 from margindist.solvers import block_descent
 from margindist.solvers._kernel_certificate import certify_multipliers, inseparable_rows
 from margindist.solvers._solution import Options, Status, better, conclude, require
 from margindist.solvers.block_descent import explicit_hessian
+from margindist.solvers.box_qp import coordinate_pass
 from margindist.solvers.coordinate_descent import passes_left
 
 _MOST_PASSES = 1000
@@ -81,19 +81,3 @@ def _is_hopeless(last, best, tol, max_iter):
         return False
     before, now = (solution.gap * abs(solution.objective) for solution in (last, best))
     return passes_left(before, now, best.n_iter - last.n_iter, tol * abs(best.objective)) > 10 * max_iter
-
-
-@njit(cache=True, nogil=True)
-def coordinate_pass(H, upper, beta, z):
-    """Step exactly in each multiplier in turn; keep the margins ``z`` up to date."""
-    for i in range(len(beta)):
-        row = H[i]
-        if row[i] > 0.0:
-            new = min(max(beta[i] - (z[i] - 1.0) / row[i], 0.0), upper[i])
-        else:  # an empty row: its margin stays 0
-            new = upper[i] if np.isfinite(upper[i]) else beta[i]
-        change = new - beta[i]
-        if change != 0.0:
-            beta[i] = new
-            for j in range(len(z)):
-                z[j] += change * row[j]

@@ -30,15 +30,13 @@ from numba import njit
 from scipy.linalg import eigh
 
 from margindist.solvers import interior_point
-from margindist.solvers._small_systems import factor_of_part, solve_factored
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude
-from margindist.solvers.dual_coordinate_descent import coordinate_pass
+from margindist.solvers.box_qp import coordinate_pass, factor_of_face, newton_on_face
 from margindist.spaces.rows import as_rows
 
 __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
 
 _POINT_ITERATIONS = 200  # of an interior point
-_RIDGE = 1e-11  # relative, so that equal rows on a face can be factorised
 _DEPENDENT = 1e-14  # eigenvalues below this share of the largest are rounding
 _MOST_ROUNDS = 1000
 _SWEEPS = 4  # sweeps over the violators after a Newton step that left the box
@@ -220,8 +218,8 @@ def _minimise(A, share, upper, bend, pull, beta, z, face, factor, tol, max_iter)
         n_iter += 1
         new = _face(upper, beta, z, wide)
         if len(new) != len(face) or not np.array_equal(new, face):
-            face, factor = new, factor_of_part(A, new, _ridge(A, new))
-        if _newton_step(A, upper, beta, z, face, factor):
+            face, factor = new, factor_of_face(A, new)
+        if newton_on_face(A, upper, beta, z, face, factor):
             wide = True
         else:
             wide = not wide
@@ -257,69 +255,3 @@ def _value_and_gap(share, upper, bend, pull, beta, z):
         pairing += beta[i] * short
     value = 0.5 * square + 0.5 * bend * variance - pull * mean + loss
     return value, max(0.0, loss - pairing) / max(abs(value), 1e-300)
-
-
-@njit(cache=True, nogil=True)
-def _ridge(A, face):
-    """Return what makes the face's part of A safe to factorise, one entry for each of its multipliers."""
-    ridge = np.empty(len(face))
-    for i in range(len(face)):
-        ridge[i] = _RIDGE * max(A[face[i], face[i]], 1e-300)
-    return ridge
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _newton_step(A, upper, beta, z, face, factor):
-    """Step towards the minimum on the face, projected onto the box; return which part of the way was taken."""
-    n = len(face)
-    d, change, image = np.empty(n), np.empty(n), np.empty(n)
-    for i in range(n):
-        d[i] = 1.0 - z[face[i]]
-    solve_factored(factor, d)
-    length, straight = 1.0, 0.0
-    for i in range(n):
-        k = face[i]
-        straight += (z[k] - 1.0) * d[i]
-        if d[i] < 0.0:
-            length = min(length, -beta[k] / d[i])
-        elif d[i] > 0.0:
-            length = min(length, (upper[k] - beta[k]) / d[i])
-    inside = length >= 1.0
-    if not inside:
-        best, t = (length - 0.5 * length * length) * straight, 1.0
-        for _ in range(4):
-            fall = _projected_fall(upper, beta, z, face, factor, d, t, change, image)
-            if fall < best:
-                best, length = fall, t
-            t *= 0.3
-    for i in range(n):
-        k = face[i]
-        target = beta[k] + length * d[i]
-        if target <= 1e-12 * upper[k]:
-            target = 0.0
-        elif target >= (1.0 - 1e-12) * upper[k]:
-            target = upper[k]
-        row, step = A[k], target - beta[k]
-        beta[k] = target
-        if step != 0.0:
-            for j in range(len(z)):
-                z[j] += step * row[j]
-    return inside
-
-
-@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-def _projected_fall(upper, beta, z, face, factor, d, t, change, image):
-    """Return by how much the objective changes when a step is clipped to the box."""
-    slope, bend = 0.0, 0.0
-    for i in range(len(face)):
-        k = face[i]
-        change[i] = min(max(beta[k] + t * d[i], 0.0), upper[k]) - beta[k]
-        slope += (z[k] - 1.0) * change[i]
-        image[i] = 0.0
-    for i in range(len(face)):
-        row = factor[i]
-        for j in range(i + 1):
-            image[j] += row[j] * change[i]
-    for i in range(len(face)):
-        bend += image[i] * image[i]
-    return slope + 0.5 * bend
