@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.datasets import dump_svmlight_file
 from sklearn.preprocessing import StandardScaler
 
-from margindist import LDMClassifier
+from margindist import LDMClassifier, ODMClassifier
 from margindist.cli.app import run
 from margindist.datasets import Partitions
 from margindist.models import load_model
@@ -28,6 +28,7 @@ ROOT = Path(__file__).parent.parent
 MODELS = [
     LDMClassifier(C=0.3, lambda1=2.0, lambda2=1.0, tol=1e-7),
     LDMClassifier(C=1.0, lambda1=0.0, lambda2=0.0, tol=1e-7, fit_intercept=False, class_weight="balanced"),
+    ODMClassifier(tol=1e-7, multi_class="ovr"),
 ]
 
 
@@ -62,7 +63,7 @@ def in_files(folder, X, y, weights=None, step=150):
     return made
 
 
-@pytest.mark.parametrize("model", MODELS, ids=["LDM", "SVM"])
+@pytest.mark.parametrize("model", MODELS, ids=["LDM", "SVM", "ODM"])
 @pytest.mark.parametrize("n_classes, weighted", [(2, False), (2, True), (4, False)])
 def test_the_optimum_is_that_of_the_rows_in_memory(tmp_path, model, n_classes, weighted):
     X, y, weights = problem(n_classes)

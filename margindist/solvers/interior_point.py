@@ -67,12 +67,12 @@ from margindist.spaces.rows import (
     gram_diagonal,
     n_columns,
     n_rows,
-    n_stored,
     row_add,
     row_dot,
     scores,
     some_scores,
     squares,
+    stored_bytes,
     take_rows,
     weighted_system,
 )
@@ -87,6 +87,7 @@ _CYCLE = 3  # iterations without progress after which to take such steps: Mehrot
 _GIVE_UP = 30  # iterations without progress after which to end
 _NO_STEP = 1e-10  # a step this short means that rounding has taken over
 _SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
+_LARGEST_SAMPLE = 1 << 18  # more rows cost more than the better guess saves
 _SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
 _FLATTEST = 1e-200  # least curvature of a row: its root must not vanish
@@ -221,7 +222,7 @@ def _rounds(objective, options, start, seed, with_dual):
 
 def _guess_from_sample(Q, q, m, seed):
     """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
-    size = min(m / 3, max(60 * len(q), m / 16))
+    size = min(m / 3, max(60 * len(q), min(m / 16, _LARGEST_SAMPLE)))
     opened = yield Round("open_sample", (size / m, seed))
     guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, _SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
     seen = yield Round("working_distances", (), guess)
@@ -376,7 +377,7 @@ class HingePart:
         self._given = targets if positive is None else np.where(targets == positive, 1, -1).astype(np.int8)
         self._weights = weights
         self._objective = objective
-        self._spare = spare_bytes * n_rows(rows) / max(1, n_stored(rows)) / 12.0  # rows that a copy may have
+        self._spare = spare_bytes * n_rows(rows) / max(1, stored_bytes(rows))  # rows that a copy may have
         self._copied = None
         self._inside = np.ones(len(weights), dtype=bool)
         self._short = np.zeros(len(weights), dtype=bool)

@@ -80,6 +80,13 @@ def n_stored(rows):
     return rows.X.size if isinstance(rows, DenseRows) else len(rows.data)
 
 
+def stored_bytes(rows):
+    """Return the memory that a copy of the rows takes."""
+    if isinstance(rows, DenseRows):
+        return rows.X.nbytes
+    return rows.data.nbytes + rows.indices.nbytes + rows.indptr.nbytes
+
+
 def _dense_dot(rows, i, w):
     x = rows.X[i]
     total = rows.bias * w[-1]
