@@ -52,7 +52,7 @@ class PartitionedMixin:
         )
 
     def _refuse_kernels(self):
-        if self.kernel != "linear":
+        if not self._named_kernel.is_linear:
             raise self._needs_memory(f"kernel={self.kernel!r}")
 
     def _survey(self, place, X):

@@ -2,7 +2,35 @@
 
 import numpy as np
 
-__all__ = ["conjugate_gradients"]
+__all__ = ["ConjugateGradients", "conjugate_gradients"]
+
+
+class ConjugateGradients:
+    """The recurrence itself, for a caller who has to fetch the products from elsewhere.
+
+    Parameters
+    ----------
+    residual, precondition, solution
+        As for :func:`conjugate_gradients`.
+    """
+
+    def __init__(self, residual, precondition, solution=None):
+        self.residual = residual
+        self.solution = np.zeros_like(residual) if solution is None else solution
+        self.direction = precondition(residual)  # what to multiply next
+        self.square = np.vdot(residual, self.direction)
+        self.length = 0.0
+        self._precondition = precondition
+
+    def step(self, image):
+        """Make a step, given the matrix times :attr:`direction`."""
+        self.length = self.square / np.vdot(self.direction, image)
+        self.solution += self.length * self.direction
+        self.residual -= self.length * image
+        scaled = self._precondition(self.residual)
+        before = self.square
+        self.square = np.vdot(self.residual, scaled)
+        self.direction = scaled + (self.square / before) * self.direction
 
 
 def conjugate_gradients(product, residual, precondition, solution=None):
@@ -30,18 +58,7 @@ def conjugate_gradients(product, residual, precondition, solution=None):
     length : float
         By how much of the vector that was multiplied last the solution has changed; 0 before the first step.
     """
-    if solution is None:
-        solution = np.zeros_like(residual)
-    direction = precondition(residual)
-    square = np.vdot(residual, direction)
-    length = 0.0
+    state = ConjugateGradients(residual, precondition, solution)
     while True:
-        yield solution, residual, square, length
-        image = product(direction)
-        length = square / np.vdot(direction, image)
-        solution += length * direction
-        residual -= length * image
-        scaled = precondition(residual)
-        before = square
-        square = np.vdot(residual, scaled)
-        direction = scaled + (square / before) * direction
+        yield state.solution, state.residual, state.square, state.length
+        state.step(product(state.direction))

@@ -340,7 +340,7 @@ def _factorise(system):
 
 
 class _Point(NamedTuple):
-    """One entry a row of the working set; used for the iterate and for the direction it moves in."""
+    """One entry per row of the working set; used for the iterate and for the direction it moves in."""
 
     z: np.ndarray  # margins
     beta: np.ndarray  # multipliers of z - 1 + xi >= 0
@@ -349,7 +349,7 @@ class _Point(NamedTuple):
 
 
 class _Set(NamedTuple):
-    """The working set; arrays have one entry a row of it."""
+    """The working set; arrays have one entry per row of it."""
 
     rows: tuple
     which: np.ndarray

@@ -28,6 +28,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from margindist.objectives import compiled_for, of_some, row_slope
 from margindist.solvers._solution import Solution, Status, conclude, gained, require
+from margindist.solvers.conjugate_gradients import ConjugateGradients
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     SparseRows,
@@ -235,23 +236,17 @@ class _Conjugate:
         if self._successor is not None:
             return (yield from self._successor(now, gradient))
         diagonal = 1.0 + (yield Round("diagonal"))["diagonal"]
-        dw, rest = np.zeros_like(gradient), -gradient
-        toward = rest / diagonal
-        square = first = rest @ toward
+        gradients = ConjugateGradients(-gradient, lambda residual: residual / diagonal)
+        enough = _FORCING**2 * gradients.square
         sweeps = 0
-        while square > _FORCING**2 * first:
-            image = toward + (yield Round("product", (toward,)))["image"]
-            length = square / (toward @ image)
-            dw += length * toward
-            rest -= length * image
-            scaled = rest / diagonal
-            square, before = rest @ scaled, square
-            toward = scaled + (square / before) * toward
+        while gradients.square > enough:
+            toward = gradients.direction
+            gradients.step(toward + (yield Round("product", (toward,)))["image"])
             sweeps += 1
             if sweeps >= self._limit:
                 self._successor = self._cheapest(False)
                 break
-        return dw
+        return gradients.solution
 
 
 def _cholesky(system):
