@@ -32,6 +32,7 @@ from distributed import Client, LocalCluster, wait
 import margindist.dask
 from benchmarks._measure import table
 from margindist import LDMClassifier, ODMClassifier
+from margindist.dask import persist
 from margindist.spaces.cluster import ClusterPlace
 from margindist.spaces.partitions import Round
 
@@ -71,7 +72,9 @@ def cluster(n_workers):
     settings = {"distributed.worker.multiprocessing-method": "forkserver", "distributed.comm.timeouts.connect": "120s"}
     with (
         dask.config.set(settings),
-        LocalCluster(n_workers, threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=50) as made,
+        LocalCluster(
+            n_workers=n_workers, threads_per_worker=1, dashboard_address=None, memory_limit=0, silence_logs=50
+        ) as made,
         Client(made, timeout=120) as client,
     ):
         client.wait_for_workers(n_workers, timeout=120)
@@ -126,7 +129,7 @@ def measured(client, model, X, y):
 
 def warm_up(client):
     """Compile everything on all workers."""
-    X, y = generate(4000 * len(client.nthreads()), COLUMNS, len(client.nthreads()))
+    X, y = generate(30_000 * len(client.nthreads()), COLUMNS, 2 * len(client.nthreads()))
     for model in MODELS.values():
         measured(client, model, X, y)
 
@@ -139,7 +142,7 @@ def workers(n_rows, found):
     for n_workers in (1, 2):
         with cluster(n_workers) as client:
             warm_up(client)
-            X, y = (part.persist() for part in generate(n_rows, COLUMNS, 16))
+            X, y = persist(*generate(n_rows, COLUMNS, 16))
             wait([X, y])
             for name, model in MODELS.items():
                 row = measured(client, model, X, y)
@@ -194,7 +197,7 @@ def growth(per_worker, found):
     for n_workers in (1, 2, 4):
         with cluster(n_workers) as client:
             warm_up(client)
-            X, y = (part.persist() for part in generate(per_worker * n_workers, COLUMNS, 4 * n_workers))
+            X, y = persist(*generate(per_worker * n_workers, COLUMNS, 4 * n_workers))
             wait([X, y])
             row = measured(client, MODELS["LDM"], X, y)
             found.append((n_workers, per_worker * n_workers, row))
@@ -207,7 +210,7 @@ def peers(n_rows):
         warm_up(client)
         X, y = generate(n_rows, COLUMNS - 1, 16)
         X = da.concatenate([X, da.ones((n_rows, 1), chunks=(X.chunks[0], 1), dtype=np.float32)], axis=1)
-        X, y = X.rechunk({1: -1}).persist(), y.persist()
+        X, y = persist(X.rechunk({1: -1}), y)
         wait([X, y])
         rows, signs = np.asarray(X.compute(), dtype=np.float64), 2.0 * np.asarray(y.compute()) - 1.0
         hinge = LDMClassifier(C=1.0, lambda1=0.0, lambda2=0.0, fit_intercept=False, tol=1e-9).fit(rows, signs)
@@ -365,7 +368,7 @@ def picture(path, sizes):
         with cluster(n_workers) as client:
             warm_up(client)
             for n_rows in sizes:
-                X, y = (part.persist() for part in generate(n_rows, COLUMNS, 16))
+                X, y = persist(*generate(n_rows, COLUMNS, 16))
                 wait([X, y])
                 for name in points:
                     points[name].append(measured(client, MODELS[name], X, y)["path s"])

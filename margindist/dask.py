@@ -6,6 +6,9 @@ workers, and only sums and weights travel (:mod:`margindist.spaces.cluster`). Wh
 """
 
 import functools
+import itertools
+import operator
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -13,10 +16,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
-from margindist.spaces.cluster import Chunk, ClusterPlace
+from margindist.spaces.cluster import Chunk, ClusterPlace, runs
 from margindist.spaces.partitions import Piece
 
-__all__ = ["DaskPartitions"]
+__all__ = ["DaskPartitions", "persist"]
 
 _TIMEOUT = 600.0
 _NUMBERS = "biuf"  # kinds of dtypes that are numbers
@@ -251,6 +254,57 @@ def _futures_of_partitions(X, n_partitions):
         if sorted(futures) == list(range(n_partitions)):
             return [futures[i] for i in range(n_partitions)]
     return [None] * n_partitions
+
+
+# ---------------------------------------------------------------------- before several fits
+
+
+def persist(*collections: Any, client: Any = None) -> tuple[Any, ...]:
+    """Compute collections once for several fits, each worker a run of neighbouring partitions.
+
+    A fit leaves persisted rows where they are. Dask's own ``persist`` deals partitions out like cards; then a worker's
+    sums cannot be added up before they are sent, and a round moves one record per partition instead of a few per
+    worker. Results have the same bits in either case.
+
+    Parameters
+    ----------
+    *collections : dask arrays or dataframes
+        Rows, labels and weights, with equal numbers of partitions.
+
+    client : distributed.Client, default=None
+        Connection to the cluster; None is the current one.
+
+    Returns
+    -------
+    tuple
+        The collections, whose partitions are being computed on the workers that will have them.
+    """
+    client = _connected(client)
+    homes = runs(_n_partitions(collections[0]), client.nthreads())
+    persisted = []
+    for collection in collections:
+        if _n_partitions(collection) != len(homes):
+            raise ValueError(
+                f"expected collections in {len(homes)} partitions, like the first, got {_n_partitions(collection)}."
+            )
+        parts, futures = _delayed_partitions(collection), []
+        for home, group in itertools.groupby(zip(homes, parts, strict=True), key=operator.itemgetter(0)):
+            futures += client.compute([part for _, part in group], workers=[home], allow_other_workers=True)
+        persisted.append(_collection_of(futures, collection))
+    return tuple(persisted)
+
+
+def _collection_of(futures, like):
+    """Return futures as a collection like another one."""
+    if _is_array(like):
+        import dask.array as da
+
+        name = f"persisted-{uuid.uuid4().hex}"
+        graph = {(name, i, *(0,) * (like.ndim - 1)): future for i, future in enumerate(futures)}
+        return da.Array(graph, name, like.chunks, meta=like._meta)
+    import dask.dataframe as dd
+
+    return dd.from_delayed(futures, meta=like._meta, divisions=like.divisions, verify_meta=False)
 
 
 # ---------------------------------------------------------------------- on a worker
