@@ -7,14 +7,16 @@ import signal
 import threading
 import time
 
+import joblib
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 from sklearn.datasets import make_classification
 
-from margindist import LDMClassifier, PUMMAClassifier
-from margindist.dask import DaskPartitions, as_partitions, is_dask
-from margindist.spaces.cluster import ClusterError, runs
+from margindist import LDMClassifier, LDMClassifierCV, ODMClassifier, PUMMAClassifier
+from margindist.dask import DaskPartitions, as_partitions, is_dask, persist
+from margindist.spaces.cluster import ClusterError, ClusterPlace, runs
 from margindist.spaces.partitions import Encoding, Round, drive
 
 dask = pytest.importorskip("dask")
@@ -112,6 +114,140 @@ def test_a_row_is_predicted_without_a_cluster(problem):
     model = LDMClassifier().fit(X, y)
     with dask.config.set(scheduler="synchronous"):
         np.testing.assert_array_equal(model.predict(_chunked(X)).compute(), model.predict(X))
+
+
+# ---------------------------------------------------------------------- fits
+
+
+def _problem_of(n_classes, rng):
+    X = rng.random((600, 6))
+    scores = X @ rng.normal(size=(6, n_classes)) + 0.3 * rng.normal(size=(600, n_classes))
+    return X, np.array([f"class {k}" for k in range(n_classes)])[(scores - scores.mean(axis=0)).argmax(axis=1)]
+
+
+@pytest.mark.parametrize(
+    ("make", "n_classes", "lengths", "kind", "weighted"),
+    [
+        (LDMClassifier, 2, (600,), "dense", True),
+        (LDMClassifier, 2, (200, 0, 1, 399), "CSR", True),
+        (LDMClassifier, 2, (12,) * 50, "dense", False),
+        (LDMClassifier, 7, (200, 150, 250), "CSR", False),
+        (LDMClassifier, 7, (150,) * 4, "frame", False),
+        (ODMClassifier, 2, (200, 0, 1, 399), "dense", True),
+        (ODMClassifier, 2, (12,) * 50, "CSR", False),
+    ],
+)
+def test_a_fit_on_a_cluster_finds_the_optimum_in_memory(client, rng, make, n_classes, lengths, kind, weighted):
+    X, y = _problem_of(n_classes, rng)
+    weights = rng.integers(0, 3, 600).astype(float) if weighted else None
+    model = make(tol=1e-7, random_state=0)
+    expected = clone(model).fit(X, y, weights)
+    if kind == "frame":
+        rows, labels, X = _frame(X, y, len(lengths))
+    else:
+        rows, labels = _chunked(X, lengths), _chunked(y, lengths)
+    if kind == "CSR":
+        rows = rows.map_blocks(sp.csr_matrix)
+    fitted = model.fit(rows, labels, None if weights is None else _chunked(weights, lengths))
+    assert np.max(fitted.duality_gap_) <= fitted.tol
+    np.testing.assert_allclose(fitted.objective_, expected.objective_, rtol=1e-6)
+    np.testing.assert_array_equal(fitted.predict(X), expected.predict(np.asarray(X)))
+    assert fitted.coef_.shape == expected.coef_.shape and type(fitted.coef_) is np.ndarray
+    if kind == "frame":
+        assert list(fitted.feature_names_in_) == list(X.columns)
+        assert fitted.score(rows, labels) == pytest.approx(expected.score(np.asarray(X), y), abs=1e-15)
+
+
+@pytest.mark.parametrize("make", [LDMClassifier, ODMClassifier])
+def test_fits_have_the_same_bits_for_one_two_and_three_workers(client, rng, make):
+    X, y = _problem_of(2, rng)
+    addresses = sorted(client.nthreads())
+    found = set()
+    for n_workers in (1, 2, 3):
+        rows, labels = (_scattered(client, values, 7, addresses[:n_workers]) for values in (X, y))
+        found.add(make(random_state=0).fit(rows, labels).coef_.tobytes())
+    found.add(
+        make(random_state=0).fit(*persist(*(_chunked(v, (86, 86, 86, 86, 86, 85, 85)) for v in (X, y)))).coef_.tobytes()
+    )
+    assert len(found) == 1
+
+
+def test_a_fitted_model_pickles_without_a_client(client, rng):
+    X, y = _problem_of(2, rng)
+    model = LDMClassifier().fit(DaskPartitions(_chunked(X, (300, 300)), client=client), _chunked(y, (300, 300)))
+    stored = pickle.dumps(model)
+    client.close()
+    np.testing.assert_array_equal(pickle.loads(stored).predict(X), model.predict(X))
+
+
+def test_classes_may_be_given(client, rng):
+    X, y = _problem_of(2, rng)
+    lengths = (300, 300)
+    known = DaskPartitions(_chunked(X, lengths), classes=["class 0", "class 1", "class 9"])
+    model = LDMClassifier().fit(known, _chunked(y, lengths))
+    assert model.classes_.tolist() == ["class 0", "class 1", "class 9"]
+    assert set(model.predict(X)) <= {"class 0", "class 1"}
+    few = DaskPartitions(_chunked(X, lengths), classes=["class 0", "class 2"])
+    _raises("expected labels among the classes given, got .'class 1'. in y too", model.fit, few, _chunked(y, lengths))
+    one = DaskPartitions(_chunked(X, lengths))
+    _raises("y contains only one class", model.fit, one, _chunked(np.full(600, "a"), lengths))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kills a process")
+@pytest.mark.parametrize("moment", ["survey", "first rounds", "last rounds"])
+def test_a_worker_that_dies_during_a_fit(client, rng, moment, monkeypatch):
+    X, y = _problem_of(2, rng)
+    at = {"survey": 0, "first rounds": 3, "last rounds": 25}[moment]
+    run, calls = ClusterPlace.run, []
+
+    def run_and_kill(place, requests):
+        if len(calls) == at:
+            address = sorted(place._shares)[0]
+            (process,) = client.run(os.getpid, workers=[address]).values()
+            os.kill(process, signal.SIGKILL)
+        calls.append(place)
+        return run(place, requests)
+
+    monkeypatch.setattr(ClusterPlace, "run", run_and_kill)
+    model = LDMClassifier(tol=1e-7, random_state=0)
+    expected = clone(model).fit(X, y)
+    model.fit(_chunked(X, (150, 150, 150, 150)), _chunked(y, (150, 150, 150, 150)))
+    assert len(calls) > at and calls[-1]._n_losses == 1
+    assert model.duality_gap_ <= 1e-7
+    assert model.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+    np.testing.assert_array_equal(model.predict(X), expected.predict(X))
+
+
+def test_a_client_that_closes_during_a_fit(client, rng, monkeypatch):
+    X, y = _problem_of(2, rng)
+    run = ClusterPlace.run
+
+    def close_and_run(place, requests):
+        client.close()
+        return run(place, requests)
+
+    monkeypatch.setattr(ClusterPlace, "run", close_and_run)
+    fitted = LDMClassifier().fit(X, y)
+    before = fitted.coef_
+    sentence = "expected a Dask client that stays open during the fit, but it is clos"
+    _raises(sentence, fitted.fit, _chunked(X, (600,)), _chunked(y, (600,)), error=ClusterError)
+    assert fitted.coef_ is before
+
+
+def test_choices_that_need_rows_in_memory(client, problem):
+    X, y = problem
+    for model in (LDMClassifier(kernel="rbf"), LDMClassifier(solver="dcd"), LDMClassifierCV()):
+        _raises("needs rows in memory", model.fit, _chunked(X), _chunked(y), error=TypeError)
+
+
+def test_searches_and_comparisons_run_on_a_cluster_through_joblib(client, problem):
+    X, y = problem
+    search = LDMClassifierCV(Cs=[0.1, 1.0], lambda1s=[0.1], lambda2s=[0.1], cv=3)
+    here = clone(search).fit(X, y)
+    with joblib.parallel_config(backend="dask"):
+        there = clone(search).fit(X, y)
+    assert there.best_params_ == here.best_params_ and there.best_score_ == here.best_score_
+    np.testing.assert_array_equal(there.predict(X), here.predict(X))
 
 
 # ---------------------------------------------------------------------- bad input
@@ -297,9 +433,3 @@ def test_a_client_that_closes_and_a_worker_that_does_not_answer(client, problem)
     with pytest.raises(ClusterError, match="expected a Dask client that stays open during the fit, but it is clos"):
         drive(place, _Moments, [()], _descend(0.1))
     place.close()
-
-
-def test_partitions_pickle_without_a_cluster(problem):
-    X, y = problem
-    model = pickle.loads(pickle.dumps(LDMClassifier().fit(X, y)))
-    np.testing.assert_array_equal(model.predict(X), LDMClassifier().fit(X, y).predict(X))
