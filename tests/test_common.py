@@ -153,7 +153,7 @@ def test_a_fit_leaves_nothing_of_the_last_one(classifier, first, then, iris):
     [
         (1.0, ODMClassifier(kernel="rbf")),
         (1.0, ODMClassifier(kernel="poly")),
-        (1.0, LDMClassifier(kernel="rbf", fit_intercept=False)),
+        (0.0, LDMClassifier(kernel="poly", fit_intercept=False)),
         (1.0, MSVMAvClassifier(kernel="rbf", fit_intercept=False)),
         (0.0, MSVMAvClassifier(kernel="poly", fit_intercept=False)),
         (0.0, ROMMAClassifier(kernel="poly")),

@@ -270,7 +270,7 @@ def _path(Q, q, opened, guess, half, centre, tol, max_iter, report):
             break
         try:
             dw, step = yield from _direction(Q, residual, now, bold=since < _CYCLE)
-        except LinAlgError:
+        except (LinAlgError, ArithmeticError):  # no digits are left; what was reached still has its certificate
             break
         if step < _NO_STEP:
             break
@@ -686,7 +686,7 @@ def _centre(z, upper, mu):
     return _Point(z, beta, mu / beta, mu / (upper - beta))
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, error_model="numpy")  # a multiplier that rounding has put on its bound has no curvature
 def _linearise(working, point, t, first, second):
     """Fill the rows' curvature t, what they add to the predictor's right side, and their multipliers, signed.
 
