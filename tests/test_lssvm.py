@@ -281,3 +281,11 @@ def test_multipliers_prove_what_small_residuals_cannot(space, rng):
     X, y = rng.integers(-9, 10, (20, 200)).astype(float), rng.integers(0, 2, 20)
     model = LSSVMClassifier(1e9 if space == "dual" else 1e5, space=space).fit(X, y)
     assert model.duality_gap_ < 1e-10
+
+
+def test_conjugate_gradients_end_where_rounding_has_the_upper_hand():
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((8, 93)) * np.exp(3.0 * rng.standard_normal((8, 93))) * 1e5
+    with pytest.warns(ConvergenceWarning):
+        model = LSSVMClassifier(C=1e6, solver="cg", max_iter=5000).fit(X, np.arange(8) % 2)
+    assert model.duality_gap_ > model.tol and model.n_iter_ < 1000

@@ -311,7 +311,8 @@ class LSSVMClassifier(MarginClassifier):
         """Return a solution that has lost its digits, or what conjugate gradients reach as quickly if nearer."""
         if found.status is Status.OPTIMAL:
             return found
-        most = min(self.max_iter, max(200, 3 * min(data.X.shape)))
+        rank = min(data.X.shape)  # without rounding, so many steps would do
+        most = min(self.max_iter, max(30, min(5 * rank, 200), 3 * rank))
         rows = as_rows(data.X, self.fit_intercept)
         try:
             other = self._solve_by_products(rows, signs, data, most)

@@ -77,6 +77,7 @@ __all__ = [
     "solve_gram",
 ]
 
+_PATIENCE = 30  # steps of conjugate gradients, and more the more there could be, that do not halve the residual
 _REFINEMENTS = 5  # corrections of a solution at most
 _MOST_PRODUCTS = 1000
 _STRIP_VALUES = 2**22  # transformed features in memory at a time
@@ -199,24 +200,31 @@ def solve(problem, options, start=None):
     tol, max_iter, report = options.tol, options.limit(_MOST_PRODUCTS), options.report
     features = _Features(problem, feature_weights)
     inverse = features.inverse_diagonal()
-    w, n_iter, ended = np.zeros(features.size()), 0, Status.OPTIMAL
+    w, n_iter, ended, found = np.zeros(features.size()), 0, Status.OPTIMAL, None
+    # Without rounding, as many steps as there are rows or columns, whichever are fewer, and one more would do.
+    patience = _PATIENCE + 3 * min(n_rows(features.rows), n_columns(features.rows))
     for _ in range(_REFINEMENTS):  # the recurrence drifts by rounding: start again from where it led
         errors, _ = features.errors(w)
         residual = features.transposed(features.prices * errors) - w
         steps = conjugate_gradients(features.product, residual, lambda vector: inverse * vector, w)
+        least, halved_at = np.inf, n_iter
         for w, residual, _, length in steps:
             errors -= length * features.change
             value = 0.5 * (w @ w) + 0.5 * (features.prices @ errors**2)
             gap = relative(0.5 * (residual @ residual), value)
+            if gap <= 0.5 * least:
+                least, halved_at = gap, n_iter
             if report is not None and report(n_iter, w, value, gap):
                 ended = Status.STOPPED
             elif gap > 0.5 * tol and n_iter == max_iter:
                 ended = Status.ITERATION_LIMIT
-            if ended is not Status.OPTIMAL or gap <= 0.5 * tol:
+            if ended is not Status.OPTIMAL or gap <= 0.5 * tol or n_iter - halved_at > patience:
                 break
             n_iter += 1
-        found = features.certify(w)
-        if ended is not Status.OPTIMAL or found.gap <= tol:
+        now = features.certify(w.copy())
+        nearer = found is None or now.gap * now.objective < 0.5 * found.gap * found.objective
+        found = now if found is None or now.gap * now.objective < found.gap * found.objective else found
+        if ended is not Status.OPTIMAL or found.gap <= tol or not nearer:
             break
     return conclude(found._replace(n_iter=max(n_iter, 1)), tol, ended)
 
