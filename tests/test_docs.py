@@ -168,11 +168,13 @@ def test_gallery_lists_every_example(extensions):
 
 def test_benchmark_pages_show_what_the_results_have():
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text(encoding="utf-8"))
+    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "benchmarks").glob("bench_*.py"))
     shown = set()
     for page in (ROOT / "docs" / "benchmarks").glob("*.md"):
         for key, options in re.findall(r"^```\{benchmark\} (\S+)\n(.*?)^```$", page.read_text(), flags=re.M | re.S):
             shown.add(key)
             kept = results[key]
+            assert f'"{kept["title"]}"' in sources, f"no benchmark measures {kept['title']!r} again"
             assert kept["rows"] and kept["command"].startswith("python -m benchmarks.")
             assert {"machine", "versions", "date"} <= kept.keys()
             columns = re.findall(r"^:(?:curves|dots|by|panels|rows): (.*)$", options, flags=re.M)
