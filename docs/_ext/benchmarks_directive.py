@@ -18,9 +18,11 @@ import json
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+import numpy as np
 from docutils import nodes
 from docutils.parsers.rst import directives
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 from sphinx.util.docutils import SphinxDirective
 
 from margindist.margins.palette import COLOURS, LINES
@@ -58,6 +60,16 @@ def styles(labels):
     return {label: {"color": color, "linestyle": line, "marker": marker} for label, color, line, marker in looks}
 
 
+def plain_ticks(axis):
+    """Label a logarithmic axis with plain numbers, as many as have room."""
+    low, high = axis.get_view_interval()
+    decades = np.log10(high / low)
+    steps = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,)
+    axis.set_major_locator(LogLocator(subs=steps))
+    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_minor_formatter(NullFormatter())
+
+
 def curves(rows, columns, by, panels):
     """Draw the second column against the first, both on logarithmic axes."""
     across, up = columns
@@ -77,6 +89,7 @@ def curves(rows, columns, by, panels):
         ax.set_title(", ".join(f"{n} = {show(v)}" if not isinstance(v, str) else v for n, v in zip(panels, group)),
                      loc="left", fontsize="medium")  # fmt: skip
         ax.set_xlabel(across)
+        plain_ticks(ax.xaxis)
         ax.grid(alpha=0.25)
     for ax in axes[::width]:
         ax.set_ylabel(up)
@@ -102,6 +115,7 @@ def dots(rows, columns, labels):
         there = [(row[name], place) for row, place in zip(rows, places, strict=True) if row[name] not in ("", None)]
         ax.scatter(*zip(*there, strict=True), label=label, s=28, zorder=2, **look)
     ax.set_xscale("log")
+    plain_ticks(ax.xaxis)
     ax.set_yticks(list(places), [", ".join(
         value if isinstance(value := row[name], str) else f"{name} = {show(value)}" for name in labels
     ) for row in rows])  # fmt: skip
