@@ -31,8 +31,8 @@ sweeps over the working set, one round each:
 rows, a fixed share of every partition, which is followed in the same rounds; its margins also say how far from margin
 1 the quarter of all rows reaches that is worked on first.
 
-What a part keeps: the labels' signs and two flags per row (3 bytes; in memory the signs are those given), and 12
-numbers (96 bytes) per row of the working set, which is a quarter of the rows or less where there are many: about 27
+What a part keeps: the labels' signs and two flags per row (3 bytes; in memory the signs are those given), and 15
+numbers (120 bytes) per row of the working set, which is a quarter of the rows or less where there are many: about 33
 bytes per row, for each two-class problem, beside labels and weights.
 
 Fewer rows than columns span a subspace in which the weights lie: with the rows' coordinates in an orthonormal basis of
@@ -42,7 +42,6 @@ The products s_i β_i and ξ_i e_i aim at μ times the row's weight: then a row 
 the very values that two equal rows take.
 """
 
-import functools
 from typing import NamedTuple
 
 import numpy as np
@@ -391,9 +390,9 @@ class HingePart:
             return always
         return always | {"advance", "predict", "direct"} | ({"begin"} if self._sampled else set())
 
-    @functools.cached_property
+    @property
     def _everything(self):
-        return np.arange(len(self._weights))
+        return np.arange(len(self._weights))  # anew each time: kept, it would be the largest part of the state
 
     @property
     def _signs(self):
