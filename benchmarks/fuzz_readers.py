@@ -8,12 +8,13 @@ number that is printed with each makes the mutant again: `--format csv --only 12
 Deliberate differences, allowed for below and nowhere else:
 
 - CSV: blanks around a value are trimmed, also within quotes; what counts as missing is our list; whole numbers of more
-  than 64 bits are numbers, which pandas leaves as text.
+  than 64 bits are numbers, which pandas leaves as text. Comments at the top, text in cp1252, and numbers with currency,
+  per cent or thousands are read where a note says so, and the note tells how to compare.
 - ARFF: `<null>` (KEEL), `nan` and empty fields are missing; a fraction in an integer attribute is kept, where
   liac-arff cuts it off; nominal values and names may hold what liac-arff wants in quotes; a control character or
   unusual space alone is a value, which liac-arff takes for an empty field.
 - LIBSVM text: none.
-- NPZ and Parquet: numbers become float64, and columns that are neither numbers nor text are left out; columns of
+- NPZ and Parquet: numbers become float64, dates their parts, and columns of other kinds are left out; columns of
   Parquet have the names of its schema, whatever pandas' own notes in the file say.
 """
 
@@ -40,7 +41,7 @@ from sklearn.datasets import load_svmlight_file
 
 from benchmarks._measure import table
 from margindist.datasets import DataError, read_file
-from margindist.datasets.dataset import MISSING
+from margindist.datasets.dataset import MISSING, MISSING_NUMBERS
 from margindist.datasets.delimited import _sniff_delimiter
 from margindist.datasets.fields import BLANKS
 
@@ -54,7 +55,8 @@ TOKENS = [
     "\0", "\r\n", '""', '"a"x', '"', "\\n", "\\t", "\\u0041", "\\101", "\\d", "\\'", "1_000", "0x10", "1e400", "1e-400",
     "1d5", "inf", "-Infinity", "nan", "NaN", "-nan", "+nan", "nAn", "NA", "null", "<null>", "1,5", ",5", "1.", "+.5",
     "-", "1e", "1e+", "9007199254740993", "-0.0", "123456789012345678901234567890", "0.1000000000000000055511151231257",
-    "00000000012", "@data", "@attribute z numeric", "% no", "qid:1", "3:4", "{0 1}", "{1 b}", "0 ", " 7", "é",
+    "00000000012", '"1,234"', '"1.234,5"', "$5", "12%", "3 €", "n/a", "--", "2024-02-30", "31.12.2024", "# no",
+    "@data", "@attribute z numeric", "% no", "qid:1", "3:4", "{0 1}", "{1 b}", "0 ", " 7", "é",
 ]  # fmt: skip
 
 SHAPES = [
@@ -289,22 +291,39 @@ def same_numbers(ours, theirs):
     return np.array_equal(np.asarray(ours, dtype=float), np.asarray(theirs, dtype=float), equal_nan=True)
 
 
+def as_written(value, note):
+    """Return the number that a text with signs and thousands stands for, in the manner of a note; obvious and slow."""
+    if value in MISSING_NUMBERS:
+        return np.nan
+    kept = re.sub("[^0-9.,+-]", "", value)
+    if "decimal commas" in note:
+        kept = kept.replace(".", "").replace(",", ".")
+    return float(kept.replace(",", ""))
+
+
 def compare_csv(path, data):
-    delimiter = _sniff_delimiter(path.read_bytes()[: 1 << 16])
+    notes = " ".join(data.notes)
+    comments = re.search(r"(\d+) lines? of comment at the top", notes)
+    n_comments = int(comments[1]) if comments else 0
+    content = path.read_bytes()
+    if "was read as UTF-16" in notes or "holds dates" in notes:
+        raise NotReadError
+    delimiter = _sniff_delimiter(content.split(b"\n", n_comments)[-1][: 1 << 16])
     options = {
         "sep": r"\s+" if delimiter == BLANKS else chr(delimiter),
         "header": None if any("first line was taken as data" in note for note in data.notes) else 0,
         "skipinitialspace": True,
         "index_col": False,
-        "encoding": "utf-8-sig",
+        "encoding": "cp1252" if "read as cp1252" in notes else "utf-8-sig",
+        "skiprows": n_comments,
         "keep_default_na": False,
         "float_precision": "round_trip",  # before version 3.1 pandas' own rounds some last digits wrongly
     }
     try:
         text = pd.read_csv(path, dtype=str, na_filter=False, **options)
-        typed = [pd.read_csv(path, na_values=sorted(MISSING), **options)]
+        typed = [pd.read_csv(path, na_values=sorted(MISSING_NUMBERS), **options)]
         if any("Commas within numbers" in note for note in data.notes):
-            typed.append(pd.read_csv(path, na_values=sorted(MISSING), decimal=",", **options))
+            typed.append(pd.read_csv(path, na_values=sorted(MISSING_NUMBERS), decimal=",", **options))
     except Exception as error:
         raise NotReadError from error
     columns = columns_of(data)
@@ -317,11 +336,17 @@ def compare_csv(path, data):
             if ours != expected:
                 return f"column {k}: {first_difference(ours, expected)}"
             continue
+        said = [note for note in data.notes if note.startswith(f"The column {data.feature_names[k]!r} was read as num")]
+        if said:
+            if not same_numbers(ours, [as_written(value, said[0]) for value in spelled]):
+                return f"column {k}: {first_difference(ours, spelled)}"
+            continue
         candidates = [frame.iloc[:, k] for frame in typed]
         if any(theirs.dtype.kind in "iuf" and same_numbers(ours, theirs) for theirs in candidates):
             continue
         expected = [
-            np.nan if value in MISSING else float(value) if NUMBER.fullmatch(value) else None for value in spelled
+            np.nan if value in MISSING_NUMBERS else float(value) if NUMBER.fullmatch(value) else None
+            for value in spelled
         ]
         if None in expected or not same_numbers(ours, expected):
             return f"column {k}: {first_difference(ours, spelled)}"
@@ -386,6 +411,11 @@ def compare_parquet(path, data):
     columns = dict(zip(data.feature_names, columns_of(data)))
     for name, column in theirs.items():
         kind = getattr(column.dtype, "kind", "O")
+        if kind == "M" and f"{name} (days since 1970)" in columns:
+            ours, days = columns[f"{name} (days since 1970)"], column.astype("datetime64[s]").astype("int64") / 86400
+            if not same_numbers(ours, days.where(column.notna())):
+                return f"column {name!r}: other dates"
+            continue
         if name not in columns:
             if kind in "iufb":
                 return f"no column {name!r}"

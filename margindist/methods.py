@@ -12,10 +12,11 @@ averages), and the kernel's width follows the distances between the encoded rows
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from margindist.suggestions import nearest
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -24,6 +25,8 @@ __all__ = ["Classifier", "Reach", "Shape", "register"]  # what is documented
 
 _PRICES = (0.01, 0.1, 1.0, 10.0, 100.0)
 _FEW_PRICES = (0.1, 1.0, 10.0)
+SECONDS_PER_SPLIT = 60.0  # search and fit of a method that nobody asked for
+SECONDS_OF_RESERVE = 600.0  # the same for methods of the kind of the best one
 
 
 class Shape(NamedTuple):
@@ -58,16 +61,18 @@ class Shape(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Up to which size ``margindist compare`` runs a method that nobody asked for by name.
+    """Up to which size ``margindist compare`` runs a method that nobody asked for by name, and asks nothing.
+
+    Beyond it a pilot fit tells how long a split would take, and that decides.
 
     Parameters
     ----------
     rows : int
-        The most rows times classes.
+        Rows times classes.
     columns : int
-        The most columns.
+        Columns.
     default : bool
-        Whether it runs without being asked for at all.
+        Whether it runs from the start; if not, it runs when the best method is of its kind.
     cost : int
         Rank by expected time: quick methods run first.
     """
@@ -256,8 +261,6 @@ def _soft_margin(shape, few):
     return {"soft_margin": (0.1, 1.0) if few else (0.01, 0.1, 1.0, 10.0)}
 
 
-_ONLINE = {"max_iter": 100}  # shuffled passes; on scaled features most fits converge before that
-
 _DECLARED = (
     Classifier(
         "LinearSVC", "sklearn.svm", "linearsvc", "LinearSVC", "scikit-learn's linear SVM", ("grey", "long"), _price,
@@ -324,21 +327,20 @@ _DECLARED = (
     Classifier(
         "PUMMAClassifier", "margindist.estimators.online", "pumma", "PUMMA", "an online learner of the largest margin",
         ("red", "solid"), _soft_margin, Reach(rows=20_000, cost=3), Reach(rows=2_000, default=False, cost=5),
-        fixed=_ONLINE,
     ),
     Classifier(
         "ROMMAClassifier", "margindist.estimators.online", "romma", "ROMMA", "an online learner of the largest margin",
-        ("purple", "dotted"), _soft_margin, Reach(default=False, cost=3), fixed=_ONLINE,
+        ("purple", "dotted"), _soft_margin, Reach(default=False, cost=3),
     ),
     Classifier(
         "ALMAClassifier", "margindist.estimators.online", "alma", "ALMA",
         "an online learner of an approximately largest margin", ("purple", "dash-dot"), _soft_margin,
-        Reach(default=False, cost=3), fixed=_ONLINE,
+        Reach(default=False, cost=3),
     ),
     Classifier(
         "MICRAClassifier", "margindist.estimators.online", "micra", "MICRA",
         "an online learner with a growing margin condition", ("red", "dash-dot-dot"), _soft_margin,
-        Reach(default=False, cost=3), fixed=_ONLINE,
+        Reach(default=False, cost=3),
     ),
 )  # fmt: skip
 
@@ -494,36 +496,51 @@ def best_model(model: Any) -> Any:
 
 
 class Choice(NamedTuple):
-    """The methods to run, quick ones first, and for each one left out the reason, a sentence."""
+    """Which methods run.
+
+    Parameters
+    ----------
+    methods : tuple of Method
+        Those that run, quick ones first.
+    reserve : tuple of Method
+        Those that run after them if the best one is of their kind.
+    left_out : dict of str to str
+        For the label of each method that does not run, or perhaps not, the reason.
+    """
 
     methods: tuple[Method, ...]
+    reserve: tuple[Method, ...]
     left_out: dict[str, str]
 
 
-def choose(wanted: Sequence[str] | None, shape: Shape) -> Choice:
-    """Choose the methods by name, or all that suit the data's shape; scikit-learn's are always beside them.
+def choose(wanted: Sequence[str] | None, shape: Shape, cost: Callable[[Method], float] = lambda method: 0.0) -> Choice:
+    """Choose the methods by name, or all that take no longer than is fair; scikit-learn's are always beside them.
 
     Parameters
     ----------
     wanted : sequence of str or None
         Keys; ``"linear"`` and ``"rbf"`` stand for all defaults of the kind, ``"all"`` for every method there is.
     shape : Shape
+    cost : callable
+        Returns the seconds that a split of a method would take; asked only beyond the method's reach.
     """
-    if wanted is None:
-        reasons = {method.key: _reason_against(method, shape) for method in METHODS}
-        kept = [method for method in METHODS if reasons[method.key] is None]
-        left_out = {method.label: reasons[method.key] for method in METHODS if reasons[method.key] is not None}
-    else:
-        keys = _expand(wanted)
-        kept = [method for method in METHODS if method.key in keys]
-        left_out = {}
-        for key in BASELINES:
-            reason = _reason_against(BY_KEY[key], shape)
-            if key not in keys and reason is None:
-                kept.append(BY_KEY[key])
-            elif key not in keys:
-                left_out[BY_KEY[key].label] = reason
-    return Choice(tuple(sorted(kept, key=lambda method: method.reach.cost)), left_out)
+    asked = None if wanted is None else _expand(wanted)
+    kept, reserve, left_out = [], [], {}
+    for method in METHODS:
+        if asked is not None and method.key not in asked and method.key not in BASELINES:
+            continue
+        seconds = 0.0 if _within_reach(method, shape) or (asked and method.key in asked) else cost(method)
+        if (asked and method.key in asked) or (method.default and seconds <= SECONDS_PER_SPLIT):
+            kept.append(method)
+            continue
+        if asked is None and seconds <= SECONDS_OF_RESERVE:
+            reserve.append(method)
+        left_out[method.label] = _reason(method, seconds)
+    return Choice(_quick_first(kept), _quick_first(reserve), left_out)
+
+
+def _quick_first(methods):
+    return tuple(sorted(methods, key=lambda method: method.reach.cost))
 
 
 def _expand(wanted):
@@ -554,19 +571,34 @@ class UnknownMethod(ValueError):
     exit_code = 2  # of the command line: wrong usage
 
     def __init__(self, name: str, known: Iterable[str]):
-        near = get_close_matches(name.strip().lower(), list(known), n=3)
-        guess = f" did you mean {', '.join(near)}?" if near else ""
-        super().__init__(f"no method is called {name!r};{guess} there are: {', '.join(known)}.")
+        known = list(known)
+        super().__init__(
+            f"no method is called {name!r}; did you mean {', '.join(nearest(name, known))}? "
+            f"There are: {', '.join(known)}."
+        )
 
 
-def _reason_against(method, shape):
-    """Return why a method does not run on data of this shape unless it is asked for, or None if it does."""
-    if not method.default:
-        return "runs only when asked for by name (--methods)."
+def _within_reach(method, shape):
     n_problems = shape.classes if shape.classes > 2 else 1
-    times = f" times {n_problems} classes" if n_problems > 1 else ""
-    if shape.rows * n_problems > method.reach.rows:
-        return f"would take long with {shape.rows:,} rows{times}; by default it runs up to {method.reach.rows:,}."
-    if shape.columns > method.reach.columns:
-        return f"would take long with {shape.columns:,} columns; by default it runs up to {method.reach.columns:,}."
-    return None
+    return shape.rows * n_problems <= method.reach.rows and shape.columns <= method.reach.columns
+
+
+def _reason(method, seconds):
+    """Return why a method does not run from the start."""
+    if seconds > SECONDS_PER_SPLIT:
+        return (
+            f"a split would take about {_time(seconds)}, by a pilot fit, and methods run that take up to "
+            f"{_time(SECONDS_PER_SPLIT)} (up to {_time(SECONDS_OF_RESERVE)} if the best one is of their kind); "
+            f"--methods {method.key} runs it."
+        )
+    return f"runs if the best method is of its kind, or when asked for: --methods {method.key}."
+
+
+def _time(seconds):
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 120
+        else f"{seconds / 60:.0f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.0f} h"
+    )

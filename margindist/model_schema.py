@@ -235,7 +235,14 @@ _CATEGORIES = _STEP | {
     "categories_": _each(_values(ordered=True, least=1), "features"),
     "_infrequent_indices": _maybe(_each(_maybe(_indices(None)), "features")),
 }
+_CURVE = _row(_numbers("points", dtypes=("f8",)), _numbers("points", dtypes=("f8",), least=0.0, most=1.0))
 _SCHEMAS = {
+    "margindist.estimators.calibration.CalibratedClassifier": _CLASSIFIER
+    | {
+        "estimator_": _PART,
+        "sigmoid_": _maybe(_numbers("problems", 2, dtypes=("f8",))),
+        "isotonic_": _maybe(_each(lambda curve, dims: _CURVE(curve, {}), "problems")),  # each of its own length
+    },
     "margindist.ECOCClassifier": _CLASSIFIER
     | {
         "code_book_": _numbers("classes", "splits", dtypes=_INTEGERS, least=-1, most=1),
@@ -373,6 +380,17 @@ def _complete_labels(model):
     binarizer.y_type_ = "binary" if len(model.classes_) == 2 else "multiclass"
 
 
+def _complete_calibrated(model):
+    if (model.sigmoid_ is None) == (model.isotonic_ is None):
+        raise SchemaError("CalibratedClassifier must have either sigmoids or step functions")
+    inner = model.estimator_
+    if not hasattr(inner, "decision_function") or not np.array_equal(inner.classes_, model.classes_):
+        raise SchemaError("CalibratedClassifier.estimator_ does not score the same classes")
+    for scores, p in model.isotonic_ or ():
+        if len(scores) == 0 or (np.diff(scores) < 0.0).any() or (np.diff(p) < 0.0).any():
+            raise SchemaError("CalibratedClassifier.isotonic_ does not ascend")
+
+
 def _complete_imputer(imputer):
     for name in ("_fit_dtype", "_fill_dtype"):
         if hasattr(imputer, name):
@@ -390,6 +408,7 @@ def _complete_columns(chooser):
 
 _COMPLETIONS = {
     "SVC": _complete_svc,
+    "CalibratedClassifier": _complete_calibrated,
     "OneHotEncoder": _complete_encoder,
     "OrdinalEncoder": _complete_encoder,
     "OneVsRestClassifier": _complete_labels,

@@ -62,8 +62,8 @@ _OBJECTS = 10_000  # objects of the classes that may be in a file
 _DEPTH = 100  # of lists and objects within each other
 _DIGITS = 20  # of an integer
 
-# Parameters that concern the machine and not the model: how many processes, and a folder of pickles.
-_SET_BACK = {"memory", "n_jobs"}
+# Parameters that concern the fitting and not the model: how many processes, a folder of pickles, and folds.
+_SET_BACK = {"memory", "n_jobs", "cv"}
 
 _TYPES = [
     bool,
@@ -679,6 +679,10 @@ def _try_out(model, n_bytes):
     shapes = [(2,)] if n_classes == 2 else [(2, n_classes), (2, n_classes * (n_classes - 1) // 2)]
     _require(labels.shape == (2,) and scores.shape in shapes, "it does not predict one label per row")
     _require(np.isfinite(scores).all(), "its scores are not finite numbers")
+    if type(last).__name__ == "CalibratedClassifier":
+        p = last.predict_proba(rows)
+        sums = p.sum(axis=1)
+        _require(p.shape == (2, n_classes) and np.allclose(sums, 1.0), "its probabilities do not sum to one")
 
 
 def _example_rows(model, n_bytes):

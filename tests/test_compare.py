@@ -4,20 +4,35 @@ import json
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_iris, make_classification
-from sklearn.metrics import balanced_accuracy_score
+from sklearn.dummy import DummyClassifier
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import (
+    accuracy_score,
+    average_precision_score,
+    balanced_accuracy_score,
+    confusion_matrix,
+    f1_score,
+    log_loss,
+    roc_auc_score,
+)
 from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold, StratifiedKFold
-from sklearn.preprocessing import MinMaxScaler
+from sklearn.preprocessing import MinMaxScaler, label_binarize
 from sklearn.svm import LinearSVC
 
 from margindist.compare import Comparison, Plan, compare, train
-from margindist.compare.report import code, repeat_code
-from margindist.methods import BASELINES, BY_KEY, METHODS, Shape, choose
+from margindist.compare.nested import Evaluate, make_plan
+from margindist.compare.report import by_class, code, repeat_code, worth_of_more_rows
+from margindist.compare.scoring import LABELS, Scorer, measures
+from margindist.datasets import Dataset
+from margindist.methods import BASELINES, BY_KEY, METHODS, SECONDS_PER_SPLIT, Shape, choose
 from margindist.runs.statistics import corrected_resampled_t, holm
 from margindist.runs.store import Cell, Result, Store
 
@@ -59,7 +74,7 @@ def test_scores_are_those_of_a_naive_nested_cross_validation(comparison, data):
         assert parameters == search.best_params_
         predicted = search.predict(scaler.transform(X[test_rows]))
         assert score == np.mean(predicted == y[test_rows])
-        assert detail["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y[test_rows], predicted))
+        assert detail["scores"]["balanced_accuracy"] == pytest.approx(balanced_accuracy_score(y[test_rows], predicted))
         z = np.where(y == 1, 1, -1) * search.decision_function(scaler.transform(X))
         rms = np.sqrt(np.mean(z[train_rows] ** 2))
         assert detail["margins"]["test"]["mean"] == pytest.approx(np.mean(z[test_rows]) / rms)
@@ -81,7 +96,8 @@ def test_the_table_is_ranked_and_tested(comparison):
     assert {row.against_svm for row in rows if not row.kernel and row.method != "linearsvc"} == {"LinearSVC"}
     text = str(comparison)
     assert repr(comparison) == text
-    assert all(row.label in text for row in rows) and len(text.splitlines()) == 6
+    assert all(row.label in text for row in rows) and len(text.splitlines()) == 7
+    assert "(the commonest class)" in text.splitlines()[-1]
 
 
 def test_results_survive_the_store_exactly_and_resuming_computes_nothing(comparison, data, store):
@@ -94,7 +110,7 @@ def test_results_survive_the_store_exactly_and_resuming_computes_nothing(compari
         say=said.append,
     )  # fmt: skip
     assert resumed.rows == comparison.rows  # the times too: nothing was computed again
-    assert said == ["Resuming: 30 of 30 results are there already."]
+    assert said == [*resumed.about["encoding"], "Resuming: 30 of 30 results are there already."]
 
 
 def test_other_plans_and_changed_data_do_not_mix(data, tmp_path):
@@ -106,35 +122,42 @@ def test_other_plans_and_changed_data_do_not_mix(data, tmp_path):
     other = compare(X, y, **settings, seed=1, say=said.append)
     changed = compare(X + np.eye(*X.shape), y, **settings, seed=1, say=said.append)
     assert len({c.plan.experiment for c in (first, other, changed)}) == 3
+    said = [line for line in said if line.startswith("Not resumed")]
     assert said[0] == "Not resumed: the plan has changed (seed), so everything is computed anew."
     assert re.match(r"Not resumed: the content of your data has changed \(checksum \w{8} then, \w{8} now\)", said[1])
     said.clear()
     empty = {**settings, "store": tmp_path / "empty.sqlite"}
     compare(X, y, **empty, time_budget=1e-6)
     compare(X, y, **empty, say=said.append)
-    assert said == ["There is nothing to resume yet, so this starts from the beginning."]
+    assert "There is nothing to resume yet, so this starts from the beginning." in said
     said.clear()
     compare(X, y, **{**settings, "resume": False}, say=said.append)
-    assert said == [
+    assert (
         "8 results of the same comparison are computed anew; the old ones are in results.sqlite.old. With --resume "
         "they would have been kept."
-    ]
+    ) in said
     with Store(tmp_path / "results.sqlite.old") as old:
         assert len(old.results(first.plan.experiment)) == 8
 
 
-def made(scores_by_method, splits=5, failed=()):
+def made(scores_by_method, splits=5, failed=(), unconverged=(), left_out=None, reserve=()):
     """A comparison with the given scores."""
-    plan = Plan("made", "0" * 64, {key: {} for key in scores_by_method}, splits, 1, 3, 0)
-    part = {"mean": 1.0, "variance": 0.1}
-    detail = {"balanced_accuracy": 0.5, "margins": {"test": part, "test_geometric": None}}
-    results = [
-        Result(Cell(plan.experiment, "made", key, k), score=score, fit_seconds=0.1, predict_seconds=0.1, detail=detail)
-        for key, values in scores_by_method.items()
-        for k, score in enumerate(values)
-    ]
+    grids = {key: {} for key in [*scores_by_method, *reserve]}
+    plan = Plan("made", "0" * 64, grids, splits, 1, 3, 0, reserve)
+    margins = {"test": {"mean": 1.0, "variance": 0.1}, "test_geometric": None}
+    results = []
+    for key, values in scores_by_method.items():
+        for k, score in enumerate(values):
+            detail = {
+                "scores": {"accuracy": score, "balanced_accuracy": 0.5},
+                "converged": (key, k) not in unconverged,
+                "margins": margins,
+            }
+            cell = Cell(plan.experiment, "made", key, k)
+            results.append(Result(cell, score=score, fit_seconds=0.1, predict_seconds=0.1, detail=detail))
     results += [Result(Cell(plan.experiment, "made", key, k), "failed", error="no good") for key, k in failed]
-    return Comparison(plan, {"classes": {"a": 6, "b": 4}}, results)
+    about = {"classes": {"a": 6, "b": 4}, "left_out": left_out or {}, "methods": None}
+    return Comparison(plan, about, results)
 
 
 def test_the_answer_names_the_best_and_says_whether_the_difference_is_real():
@@ -151,6 +174,7 @@ def test_the_answer_names_the_best_and_says_whether_the_difference_is_real():
     assert made({"ldm": []}).answer() == ["Nothing is finished yet, so there is nothing to compare."]
     few = made({"ldm": [0.5, 0.6], "svc": [0.4, 0.5]})  # the same difference twice proves nothing
     assert "cannot be said: 2 splits are too few, take 5 or more" in few.answer()[-1]
+    assert "Not compared" not in " ".join(few.answer())
     assert [row.p_best for row in few.rows] == [None, None]
 
 
@@ -162,7 +186,7 @@ def test_a_method_that_failed_on_hard_splits_is_not_the_best():
     assert part.rows[1].accuracy > part.rows[0].accuracy
     said = " ".join(part.answer())
     assert "LinearSVC has the highest accuracy of the methods that finished every split" in said
-    assert "every other method is significantly worse" in said
+    assert "every other method that ran is significantly worse" in said
     better = made({"mamc": [s + 0.05 for s in hard[:7]], "linearsvc": hard}, splits=10, failed=[("mamc", 9)])
     assert better.rows[1].verdict_best == "win" and "none of the other 1 methods is significantly worse" in " ".join(
         better.answer()
@@ -192,7 +216,9 @@ def test_names_with_a_dot_are_looked_up_in_the_catalogue(tmp_path, monkeypatch):
 
 def test_an_unfinished_comparison_compares_the_splits_that_all_have():
     partial = made({"ldm": [0.9, 0.8, 0.1], "svc": [0.7, 0.6], "odm": [0.7]}, failed=[("odm", 1)])
-    assert [(row.method, row.splits) for row in partial.rows] == [("ldm", 2), ("svc", 2), ("odm", 1)]
+    assert [(row.rank, row.method, row.splits) for row in partial.rows] == [
+        (1, "ldm", 2), (2, "svc", 2), (3, "odm", 1)
+    ]  # fmt: skip
     assert partial.rows[0].accuracy == pytest.approx(0.85)
     partial.results[0].detail["warnings"] = ["ConvergenceWarning: not yet"]
     assert partial.warnings["LDM"].endswith(
@@ -223,20 +249,201 @@ def test_grids_fit_their_estimators(method, few):
     assert str(namespace["made"].get_params()) == str(method.estimator(7, **first).get_params())
 
 
-def test_methods_are_chosen_by_size_and_the_reason_is_said():
-    small = choose(None, Shape(500, 10, 2, False, 1.0))
+def test_methods_are_chosen_by_measured_cost_and_the_reason_is_said():
+    small = choose(None, Shape(500, 10, 2, False, 1.0), cost=lambda method: pytest.fail("no pilot is needed"))
     assert {method.key for method in small.methods} == {method.key for method in METHODS if method.default}
+    assert {method.key for method in small.reserve} == {method.key for method in METHODS if not method.default}
     assert [method.reach.cost for method in small.methods] == sorted(method.reach.cost for method in small.methods)
-    large = choose(None, Shape(300_000, 10, 2, False, 1.0))
-    assert "ldm" in {method.key for method in large.methods} and "svc" not in {m.key for m in large.methods}
-    assert large.left_out["SVC (RBF)"] == "would take long with 300,000 rows; by default it runs up to 40,000."
-    classes = choose(None, Shape(3_000, 10, 5, False, 1.0)).left_out["LDM (RBF)"]
-    assert classes.startswith("would take long with 3,000 rows times 5 classes")
+    seconds = {"svc": 500.0, "ldm-rbf": 5000.0}
+    large = choose(None, Shape(300_000, 10, 2, False, 1.0), cost=lambda method: seconds.get(method.key, 1.0))
+    keys = {method.key for method in large.methods}
+    assert "lssvm-rbf" in keys and not {"svc", "ldm-rbf"} & keys
+    assert "svc" in {m.key for m in large.reserve} and "ldm-rbf" not in {m.key for m in large.reserve}
+    assert large.left_out["LDM (RBF)"] == (
+        "a split would take about 83 min, by a pilot fit, and methods run that take up to 60 s (up to 10 min if the "
+        "best one is of their kind); --methods ldm-rbf runs it."
+    )
     named = choose(["LDM", " odm "], Shape(500, 10, 2, False, 1.0))
-    assert {method.key for method in named.methods} == {"ldm", "odm", *BASELINES}
+    assert {method.key for method in named.methods} == {"ldm", "odm", *BASELINES} and not named.reserve
     assert {m.key for m in choose(["all"], Shape(500, 10, 2, False, 1.0)).methods} == set(BY_KEY)
-    with pytest.raises(ValueError, match=r"no method is called 'nonsense'; there are: .*ldm-rbf"):
+    with pytest.raises(ValueError, match=r"no method is called 'nonsense'; did you mean .*\? There are: .*ldm-rbf"):
         choose(["nonsense"], Shape(500, 10, 2, False, 1.0))
+    with pytest.raises(ValueError, match=r"no method is called 'ldmrbf'; did you mean ldm-rbf, "):
+        choose(["ldmrbf"], Shape(500, 10, 2, False, 1.0))
+
+
+def vowels(rows=990, classes=11):
+    """Data of the shape of vowel: many classes, few rows of each, in clusters that a line does not separate."""
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4 * classes, 10))
+    which = np.arange(rows) % (4 * classes)
+    return centres[which] + 0.35 * rng.normal(size=(rows, 10)), which % classes
+
+
+def test_no_kernel_method_is_left_out_of_a_set_of_the_shape_of_vowel(monkeypatch):
+    kernels = ["svc", "lssvm-rbf", "ldm-rbf", "mamc-rbf"]  # the others take longer to compile than to run
+    monkeypatch.setattr("margindist.methods.METHODS", [BY_KEY[key] for key in kernels])
+    X, y = vowels()
+    dataset = Dataset("vowels", X, y)
+    said = []
+    plan, about = make_plan(dataset, {"kind": "arrays"}, None, 5, 1, 0, True, say=said.append)
+    assert set(plan.grids) == set(kernels) and not plan.reserve and not about["left_out"]
+    assert said == ["The data are large for some methods; fits to a part of the rows tell how long these would take."]
+    assert 0.0 < about["costs"]["ldm-rbf"] < SECONDS_PER_SPLIT and "svc" not in about["costs"]
+    again = {**about["costs"], "ldm-rbf": 1e5}
+    plan, about = make_plan(dataset, {"kind": "arrays"}, None, 5, 1, 0, True, costs=again)  # known from before
+    assert "ldm-rbf" not in plan.grids and list(about["left_out"]) == ["LDM (RBF)"]
+
+
+def test_methods_of_the_kind_of_the_best_one_run_too(tmp_path, monkeypatch):
+    few = ("lssvm-rbf", "linearsvc", "svc", "fmm-rbf", "romma")
+    monkeypatch.setattr("margindist.methods.METHODS", [method for method in METHODS if method.key in few])
+    X, y = vowels(120, 3)
+    said = []
+    comparison = compare(X, y, splits=2, repeats=1, quick=True, store=tmp_path / "r.sqlite", say=said.append)
+    assert comparison.rows[0].kernel and "FMM (RBF)" in {row.label for row in comparison.rows}
+    assert any(line.endswith("so more of its kind run too: FMM (RBF).") for line in said)
+    assert comparison.finished == comparison.total == 8
+    assert comparison.answer()[-1] == "Not compared: ROMMA."
+    assert Comparison.from_store(tmp_path / "r.sqlite").answer() == comparison.answer()
+    assert "Not compared: ROMMA: runs if the best method is of its kind" in comparison.to_html()
+
+
+def test_the_verdict_names_rivals_of_the_same_kind_that_were_left_out():
+    jitter = np.array([0.0, 0.004, -0.004, 0.002, -0.002])
+    left_out = {"LDM (RBF)": "a split would take about 3 h", "ROMMA": "runs if asked for"}
+    said = made({"svc": 0.95 + jitter, "linearsvc": 0.6 - jitter}, left_out=left_out).answer()
+    assert "The difference is real: every other method that ran is significantly worse." in said
+    assert said[-2:] == ["Not compared, though of the same kind as SVC (RBF): LDM (RBF).", "Also not compared: ROMMA."]
+
+
+def test_what_did_not_converge_has_no_rank_and_is_never_the_best():
+    jitter = np.array([0.0, 0.004, -0.004, 0.002, -0.002])
+    comparison = made(
+        {"pumma": 0.95 + jitter, "ldm": 0.9 + jitter, "linearsvc": 0.5 - jitter}, unconverged=[("pumma", 2)]
+    )
+    assert [(row.rank, row.method) for row in comparison.rows] == [(1, "ldm"), (2, "linearsvc"), (None, "pumma")]
+    assert comparison.rows[2].remarks == ["not converged in 1 of 5 splits"]
+    assert comparison.rows[1].remarks == ["below the commonest class"]
+    said = comparison.answer()
+    assert said[0].startswith("LDM has the highest accuracy of the methods that converged on every split, 0.900")
+    assert "PUMMA, which did not converge on some splits and has no rank, had 0.950." in said
+    text = str(comparison)
+    assert "not converged in 1 of 5 splits" in text and "below the commonest class" in text
+    lines = [line.split()[0:2] for line in text.splitlines()]
+    assert lines[2] == ["(the", "commonest"]  # between what is better and what is worse
+    frame = comparison.to_frame()
+    assert frame.index.isna().tolist() == [False, False, True]
+    none = made({"pumma": 0.9 + jitter}, unconverged=[("pumma", 0)])
+    assert none.answer()[0] == "No method converged on every split, so none is ranked."
+
+
+def test_a_fit_that_does_not_converge_is_stored_as_such(data):
+    comparison = compare(*data, methods=["pumma"], splits=2, repeats=1, quick=True)
+    stored = {result.cell.method: result.detail["converged"] for result in comparison.results}
+    assert stored["pumma"] is True
+    register_impatient = {"max_iter": 1, "soft_margin": 10.0}
+    X, y = data
+    evaluate = Evaluate(replace(comparison.plan, grids={"pumma": {}}), X, y)
+    evaluate.methods["pumma"] = BY_KEY["pumma"]._replace(
+        classifier=replace(BY_KEY["pumma"].classifier, fixed=register_impatient)
+    )
+    with pytest.warns(ConvergenceWarning):
+        assert evaluate(Cell("e", "d", "pumma", 0)).detail["converged"] is False
+
+
+@pytest.mark.parametrize("scoring", list(LABELS))
+def test_every_score_is_that_of_scikit_learn_in_search_and_ranking(data, scoring):
+    X, y = data
+    y = np.where(y == 1, "rare", "usual")
+    keep = (y == "usual") | (np.arange(len(y)) % 2 == 0)
+    X, y = X[keep], y[keep]
+    comparison = compare(X, y, methods=["mamc"], splits=2, repeats=1, quick=True, scoring=scoring)
+    assert comparison.plan.positive == "rare" and comparison.plan.scoring == scoring
+    result = next(r for r in comparison.results if r.cell == Cell(r.cell.experiment, "your data", "logistic", 0))
+    train_rows, test_rows = comparison.plan.parts(y)[0]
+    scaler = MinMaxScaler().fit(X[train_rows])
+    model = LogisticRegression(max_iter=1000, random_state=0, C=result.parameters["C"])
+    model.fit(scaler.transform(X[train_rows]), y[train_rows])
+    rows, truth = scaler.transform(X[test_rows]), y[test_rows]
+    margin = -model.decision_function(rows)  # of the rare class, which comes first
+    if scoring == "log_loss":
+        assert comparison.baseline < result.score < 0.0
+        assert "has the lowest log-loss after calibration" in comparison.answer()[0]
+    else:
+        expected = {
+            "accuracy": accuracy_score(truth, model.predict(rows)),
+            "balanced_accuracy": balanced_accuracy_score(truth, model.predict(rows)),
+            "f1_macro": f1_score(truth, model.predict(rows), average="macro"),
+            "roc_auc": roc_auc_score(truth == "rare", margin),
+            "average_precision": average_precision_score(truth == "rare", margin),
+        }
+        assert result.score == pytest.approx(expected[scoring])
+        assert {name: result.detail["scores"][name] for name in expected} == pytest.approx(expected)
+    dummy = DummyClassifier(strategy="prior").fit(X, y)
+    always = {
+        "accuracy": accuracy_score(y, dummy.predict(X)),
+        "balanced_accuracy": 0.5,
+        "f1_macro": f1_score(y, dummy.predict(X), average="macro", zero_division=0.0),
+        "roc_auc": 0.5,
+        "average_precision": np.mean(y == "rare"),
+        "log_loss": -log_loss(y, dummy.predict_proba(X)),
+    }
+    assert comparison.baseline == pytest.approx(always[scoring])
+    inner = Scorer(scoring, "rare")
+    if scoring not in ("log_loss", "accuracy"):
+        assert inner(model, rows, truth) == pytest.approx(expected[scoring])
+    assert repeat_code(comparison).count("scoring=") == (scoring != "accuracy")
+    assert LABELS[scoring] in comparison.to_html()
+
+
+def test_scores_of_several_classes_are_means_over_them():
+    X, y = load_iris(return_X_y=True)
+    model = LogisticRegression(max_iter=1000).fit(X[::2], y[::2])
+    values = model.decision_function(X)
+    found = measures(y, model.predict(X), values, model.classes_, None)
+    truth = label_binarize(y, classes=model.classes_)
+    assert found["roc_auc"] == pytest.approx(roc_auc_score(truth, values, average="macro"))
+    assert found["average_precision"] == pytest.approx(average_precision_score(truth, values, average="macro"))
+    assert -1.0 < Scorer("log_loss")(model, X, y) < 0.0
+
+
+def test_unequal_classes_are_pointed_out_with_the_option(data):
+    X, y = data
+    keep = (y == 0) | (np.arange(len(y)) % 5 == 0)
+    said = []
+    compare(X[keep], y[keep], methods=["mamc"], splits=2, repeats=1, quick=True, say=said.append)
+    (note,) = [line for line in said if "times as many rows" in line]
+    assert note.startswith("The class '0' has ") and "--scoring balanced_accuracy" in note
+    said.clear()
+    compare(
+        X[keep],
+        y[keep],
+        methods=["mamc"],
+        splits=2,
+        repeats=1,
+        quick=True,
+        scoring="balanced_accuracy",
+        say=said.append,
+    )
+    assert not [line for line in said if "times as many rows" in line]
+    with pytest.raises(ValueError, match=r"scoring must be one of accuracy, balanced_accuracy, .*got 'auc'"):
+        compare(X, y, scoring="auc")
+
+
+def test_a_store_of_an_earlier_version_is_refused_or_computed_anew(data, tmp_path):
+    path = tmp_path / "old.sqlite"
+    settings = {"methods": ["mamc"], "splits": 2, "repeats": 1, "quick": True, "store": path, "resume": True}
+    compare(*data, **settings)
+    with Store(path) as store:
+        note = store.note("compare")
+        del note["format"]
+        store.note("compare", note)
+    with pytest.raises(ValueError, match="holds a comparison of an earlier margindist; run it again with this one"):
+        Comparison.from_store(path)
+    said = []
+    compare(*data, **settings, say=said.append)
+    assert "Not resumed: the results kept are of an earlier margindist, so everything is computed anew." in said
 
 
 def test_classes_too_small_for_nested_cross_validation_are_refused_or_noted(data):
@@ -308,6 +515,63 @@ def test_training_chooses_and_fits():
         train(X, y, method="svm")
 
 
+# ---------------------------------------------------------------------- the closer look
+
+
+def test_the_closer_look_is_what_a_naive_one_sees(comparison, data):
+    X, y = data
+    assert len(comparison.looks) == 3 * len(comparison.looked_at) and len(comparison.looked_at) == 2
+    key = comparison.rows[0].method
+    look = next(look for look in comparison.looks if look.cell.method == key and look.cell.split == 0)
+    train_rows, test_rows = comparison.plan.parts(y)[0]
+    scaler = MinMaxScaler().fit(X[train_rows])
+    model = BY_KEY[key].estimator(3, **look.parameters).fit(scaler.transform(X[train_rows]), y[train_rows])
+    result = next(r for r in comparison.results if r.cell.method == key and r.cell.split == 0)
+    predicted = model.predict(scaler.transform(X[test_rows]))
+    assert result.detail["confusion"] == confusion_matrix(y[test_rows], predicted).tolist()
+    sizes = [size for size, _ in look.detail["learning"]]
+    assert sizes == sorted(sizes) and sizes[-1] == len(train_rows)
+    assert look.detail["learning"][-1][1] == pytest.approx(result.score)
+    rows, claimed, true = np.array(look.detail["calibration"])
+    assert rows.sum() == len(test_rows) and true.sum() == np.sum(y[test_rows].astype(str) == comparison.plan.positive)
+    assert (claimed <= rows + 1e-9).all()
+    assert set(look.detail["importance"]) == {f"column {k}" for k in range(6)}
+    assert max(look.detail["importance"].values()) > 0.0
+    assert look.detail["roc"][-1] == 1.0 and look.detail["precision"][0] <= 1.0
+    assert np.diff(look.detail["roc"]).min() >= 0.0
+
+
+def test_precision_and_recall_are_those_of_the_summed_confusions(comparison):
+    results = comparison.done["linearsvc"]
+    classes, shares, confusions, lines = by_class(results, comparison.about["classes"])
+    counts = np.sum([r.detail["confusion"] for r in results], axis=0)
+    assert counts.sum() == 90 * 2  # every row once per repeat
+    np.testing.assert_allclose(np.sum(shares, axis=1), 1.0)
+    for k, (name, rows, precision, recall, f1) in enumerate(lines):
+        assert (name, rows) == (classes[k], comparison.about["classes"][classes[k]])
+        assert precision == pytest.approx(counts[k, k] / counts[:, k].sum())
+        assert recall == pytest.approx(counts[k, k] / counts[k].sum())
+        assert f1 == pytest.approx(2 * precision * recall / (precision + recall))
+    assert {(really, taken) for really, taken, _ in confusions} == {("0", "1"), ("1", "0")}
+
+
+def test_the_report_shows_answer_then_pictures_then_tables(comparison):
+    page = comparison.to_html()
+    order = [page.index(text) for text in (
+        'class="answer"', "Time against accuracy", "Is more data worth it?", "The columns that matter to",
+        "takes for what", "ROC of", "Precision and recall of", "Probabilities claimed", "The methods, best first",
+        "(the commonest class)", "Class by class",
+    )]  # fmt: skip
+    assert order == sorted(order)
+    assert worth_of_more_rows(comparison) in page.replace("&#43;", "+").replace("&#39;", "'")
+
+
+def test_a_report_without_a_closer_look_says_so(comparison):
+    bare = Comparison(comparison.plan, comparison.about, comparison.results, "interrupted")
+    page = bare.to_html()
+    assert "was not reached; run the same command with" in page and "ROC of" not in page
+
+
 # ---------------------------------------------------------------------- the report in a browser
 
 
@@ -370,7 +634,7 @@ def test_settings_that_could_not_be_fitted_leave_no_hole_in_the_report(store):
     for result in comparison.results:
         if result.cell.method == "linearsvc":
             result.detail["influence"]["scores"][0] = None
-    assert "LinearSVC: accuracy by C" in comparison.to_html()
+    assert "LinearSVC: score by C" in comparison.to_html()
     for result in comparison.results:
         result.detail["influence"]["scores"] = [None for _ in result.detail["influence"].get("scores", ())]
-    assert "accuracy by" not in comparison.to_html()
+    assert "score by" not in comparison.to_html()

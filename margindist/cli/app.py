@@ -7,7 +7,6 @@ import sys
 import traceback
 import warnings
 from contextlib import contextmanager
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +16,7 @@ import click
 from margindist import __version__
 from margindist.cli import INTERRUPTED
 from margindist.files import write_whole
+from margindist.suggestions import nearest
 
 # Where each command is defined, and what it does. --help needs no more than this, so it is quick.
 _COMMANDS = {
@@ -59,10 +59,8 @@ class _Commands(click.Group):
                 raise click.UsageError(
                     f"{args[0]!r} is a file; did you mean: margindist compare {args[0]}", ctx
                 ) from None
-            near = get_close_matches(args[0], self.list_commands(ctx), n=1)
-            if near:
-                raise click.UsageError(f"No such command {args[0]!r}; did you mean {near[0]}?", ctx) from None
-            raise
+            (near,) = nearest(args[0], self.list_commands(ctx), most=1)
+            raise click.UsageError(f"No such command {args[0]!r}; did you mean {near}?", ctx) from None
 
     def format_commands(self, ctx, formatter):
         with formatter.section("Commands"):
@@ -78,6 +76,14 @@ debug_option = click.option(
     "--debug", is_flag=True, expose_value=False, callback=_set_debug, is_eager=True,
     help="Show the traceback of an error.",
 )  # fmt: skip
+
+
+# What margindist.compare.scoring.LABELS declares; --help does not wait for that to be imported, and a test compares.
+SCORINGS = ("accuracy", "balanced_accuracy", "f1_macro", "roc_auc", "average_precision", "log_loss")
+
+encoding_option = click.option(
+    "--encoding", metavar="NAME", help="Of a text file, such as cp1252; recognised if not given."
+)
 
 
 @click.group(cls=_Commands, epilog=_EXAMPLES, context_settings={"help_option_names": ["-h", "--help"]})
@@ -173,18 +179,25 @@ class ProgressLine:
     def __init__(self, labels):
         self._labels = labels
         self._shown = -1.0
+        self._total = None
         self._bar = None
+
+    def _begin(self, total):
+        """Begin the line of another run."""
+        self.close()
+        self._total, self._shown = total, -1.0
         if sys.stderr.isatty():
             self._bar = click.progressbar(
-                length=1, width=_BAR_WIDTH, update_min_steps=0, fill_char="#", empty_char=".", info_sep="",
+                length=total, width=_BAR_WIDTH, update_min_steps=0, fill_char="#", empty_char=".", info_sep="",
                 bar_template="[%(bar)s] %(info)s", show_pos=True, show_eta=False, item_show_func=self._describe,
                 file=sys.stderr,
             )  # fmt: skip
 
     def __call__(self, progress):
         """Show the progress of a run."""
+        if progress.total != self._total:
+            self._begin(progress.total)
         if self._bar is not None:
-            self._bar.length = progress.total
             self._bar.update(progress.finished - self._bar.pos, progress)
             return
         share = progress.finished / max(1, progress.total)
@@ -204,6 +217,7 @@ class ProgressLine:
         """End the line of the bar."""
         if self._bar is not None:
             self._bar.render_finish()
+            self._bar = None
 
 
 def check_outputs(outputs, inputs=()):

@@ -8,12 +8,14 @@ import click
 
 from margindist.cli import INTERRUPTED
 from margindist.cli.app import (
+    SCORINGS,
     Duration,
     ProgressLine,
     check_outputs,
     complete_data,
     complete_methods,
     debug_option,
+    encoding_option,
     write,
 )
 
@@ -23,6 +25,8 @@ Examples:
   margindist compare flowers.csv
       The target column is guessed (and named); the report is flowers.html.
   margindist compare flowers.csv --target species -o report.html --csv table.csv
+  margindist compare fraud.csv --scoring average_precision
+      Ranked, and parameters chosen, by another score than accuracy.
   margindist compare train.libsvm.gz --methods linear --time-budget 10m
   margindist compare wdbc --quick --jobs 2
       A data set by its name; see: margindist datasets
@@ -30,8 +34,9 @@ Examples:
       Goes on where a run was interrupted, killed, or out of time.
 \b
 Methods:
-  LDM, ODM, LS-SVM, MAMC, MSVMAv, KOMD linear and with the RBF kernel, PUMMA, SVR, MDO, FMM and EMAMC; see the
-  report for those left out by size. --methods takes keys (ldm, ldm-rbf, odm, lssvm ...), linear, rbf or all.
+  LDM, ODM, LS-SVM, MAMC, MSVMAv, KOMD linear and with the RBF kernel, PUMMA, SVR, MDO, FMM and EMAMC, then the
+  others of the kind of the best one. Where the data are large, pilot fits tell which would take too long; these are
+  named. --methods takes keys (ldm, ldm-rbf, odm, lssvm ...), linear, rbf or all.
   LinearSVC, SVC and LogisticRegression are always beside them.
 \b
 Exit codes: 0 fine, 1 an error, 2 wrong usage, 130 interrupted (the report has what was done by then).
@@ -46,7 +51,14 @@ Exit codes: 0 fine, 1 an error, 2 wrong usage, 130 interrupted (the report has w
     multiple=True,
     metavar="KEYS",
     shell_complete=complete_methods,
-    help="Methods, with commas between; all that suit the data's size if not given.",
+    help="Methods, with commas between; all that do not take too long if not given.",
+)
+@click.option(
+    "--scoring",
+    type=click.Choice(SCORINGS),
+    default="accuracy",
+    show_default=True,
+    help="What methods choose their parameters by and are ranked by.",
 )
 @click.option("--splits", type=click.IntRange(2, 1000), help="Folds of the cross-validation.  [default: 5]")
 @click.option(
@@ -70,17 +82,18 @@ Exit codes: 0 fine, 1 an error, 2 wrong usage, 130 interrupted (the report has w
     help="File that keeps results as they come.  [default: NAME.results.sqlite beside the report]",
 )
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
+@encoding_option
 @debug_option
 @click.pass_context
 def compare(
-    ctx, data, target, methods, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file, csv_file,
-    store, data_dir,
+    ctx, data, target, methods, scoring, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file,
+    csv_file, store, data_dir, encoding,
 ):  # fmt: skip
     """Which method serves these data, and is the difference real?
 
-    DATA is a file (CSV, Parquet, LIBSVM text, ARFF, NPZ; text also compressed) or the name of a data set. Every method
-    chooses its parameters by cross-validation within each training part. You get a ranked table and a report, one HTML
-    file that can be mailed.
+    DATA is a file (CSV, Parquet, LIBSVM text, ARFF, NPZ; text also compressed), - for the standard input, or the name
+    of a data set. Every method chooses its parameters by cross-validation within each training part. You get a ranked
+    table and a report, one HTML file that can be mailed.
     """
     from margindist.compare.nested import compare, default_store
     from margindist.methods import BY_KEY
@@ -91,9 +104,10 @@ def compare(
     line = ProgressLine({key: method.label for key, method in BY_KEY.items()})
     try:
         comparison = compare(
-            data, target=target, methods=_keys(methods), splits=splits or 5, repeats=repeats or (1 if quick else 2),
-            seed=seed, quick=quick, n_jobs=jobs or -1, time_budget=time_budget, store=store,
-            resume=resume, data_dir=data_dir, progress=line, say=lambda sentence: click.echo(sentence, err=True),
+            data, target=target, scoring=scoring, methods=_keys(methods), splits=splits or 5,
+            repeats=repeats or (1 if quick else 2), seed=seed, quick=quick, n_jobs=jobs or -1, time_budget=time_budget,
+            store=store, resume=resume, data_dir=data_dir, encoding=encoding, progress=line,
+            say=lambda sentence: click.echo(sentence, err=True),
         )  # fmt: skip
     finally:
         line.close()
@@ -109,6 +123,8 @@ def compare(
 
 
 def _stem(data):
+    if data == "-":
+        return "stdin"
     if not os.path.isfile(data):
         return "".join(letter if letter.isalnum() or letter in "-_." else "-" for letter in data) or "comparison"
     name = Path(data).name
@@ -128,9 +144,6 @@ def _show(comparison, to_stderr):
     def show(text=""):
         click.echo(text, err=to_stderr)
 
-    for note in [*comparison.about["notes"], *comparison.about["encoding"]]:
-        show(note)
-    show()
     if comparison.rows:
         show(str(comparison))
         show()

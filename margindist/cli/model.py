@@ -3,21 +3,27 @@
 import ast
 import csv
 import io
+import sys
+import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
 import numpy as np
 
 from margindist.cli.app import (
+    SCORINGS,
     check_outputs,
     complete_data,
     complete_methods,
     debug_option,
+    encoding_option,
     naming_another_place,
     write,
 )
 from margindist.files import written_whole
+from margindist.suggestions import nearest
 
 _TABLES = (".csv", ".txt", ".parquet")
 
@@ -38,6 +44,8 @@ Examples:
   margindist fit clicks/ --target clicked --method odm --memory 4GB -o clicks.model
   margindist fit X.npy --labels y.npy --memory 4GB -o big.model
       Files larger than memory are read in parts: folders, NPY, and with --memory also Parquet and LIBSVM files.
+  margindist fit flowers.csv --calibrate sigmoid -o flowers.model
+      Predictions then have probabilities; isotonic is better from about a thousand rows on.
 """
 )
 @click.argument("data", shell_complete=complete_data)
@@ -58,16 +66,30 @@ Examples:
 )
 @click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of folds and method.")
 @click.option("--quick", is_flag=True, help="Fewer parameters to try.")
+@click.option(
+    "--scoring",
+    type=click.Choice(SCORINGS),
+    default="accuracy",
+    show_default=True,
+    help="What parameters are chosen by.",
+)
+@click.option(
+    "--calibrate",
+    type=click.Choice(["sigmoid", "isotonic"]),
+    help="Make probabilities of decision values, by this curve, fitted to held-out rows.",
+)
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
 @_memory_option
 @click.option("--labels", type=click.Path(), help="NPY file or folder with the labels of NPY files.")
+@encoding_option
 @debug_option
-def fit(data, output, target, key, given, folds, seed, quick, data_dir, memory, labels):
+def fit(data, output, target, key, given, folds, seed, quick, scoring, calibrate, data_dir, memory, labels, encoding):
     """Choose parameters by cross-validation, fit one method to all of DATA, and write a model file.
 
     The file has no code in it and is safe to pass on; margindist predict and margindist.load_model read it.
     """
     from margindist.compare import train
+    from margindist.compare.scoring import LABELS
     from margindist.models import save_model
     from margindist.runs.wording import setting
 
@@ -81,7 +103,7 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir, memory, 
         click.echo(f"{data}; every pass reads all of them.", err=True)
     trained = train(
         data, target=target, method=key, parameters=_settings(given), folds=folds, seed=seed, quick=quick,
-        data_dir=data_dir,
+        scoring=scoring, calibrate=calibrate, data_dir=data_dir, encoding=encoding,
     )  # fmt: skip
     dataset = trained.dataset
     save_model(
@@ -92,9 +114,12 @@ def fit(data, output, target, key, given, folds, seed, quick, data_dir, memory, 
         click.echo(note)
     click.echo(f"{trained.label} with {setting(trained.parameters)}.")
     if trained.inner_score is not None:
+        name, value = LABELS[scoring], abs(trained.inner_score)
         click.echo(
-            f"Accuracy in the search's cross-validation: {trained.inner_score:.3f} (compare gives an honest one)."
+            f"{name[0].upper()}{name[1:]} in the search's cross-validation: {value:.3f} (compare gives an honest one)."
         )
+    if calibrate is not None:
+        click.echo(f"Probabilities by {'a sigmoid' if calibrate == 'sigmoid' else 'isotonic regression'}.")
     click.echo(f"Model: {output.resolve()} ({time.perf_counter() - start:.1f} s)")
 
 
@@ -140,10 +165,13 @@ Examples:
   margindist predict flowers.model new.csv -o predictions.csv
   margindist predict flowers.model new.parquet -o predictions.parquet
   margindist predict clicks.model new/ --memory 2GB -o predictions.parquet
+  margindist predict flowers.model new.csv --keep id --keep name  columns of the file beside the predictions
+  cat new.csv | margindist predict flowers.model -                from the standard input
 """
 )
 @click.argument("model", type=click.Path(dir_okay=False))
-@click.argument("data", type=click.Path())
+@click.argument("data", type=click.Path(allow_dash=True))
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Column of DATA to write beside the predictions.")
 @click.option(
     "-o",
     "--output",
@@ -152,70 +180,100 @@ Examples:
     help="CSV or Parquet, by its ending; the standard output if not given.",
 )
 @_memory_option
+@encoding_option
 @debug_option
-def predict(model, data, output, memory):
+def predict(model, data, keep, output, memory, encoding):
     """Predict the rows of the file DATA with a MODEL file: a label and decision values for each.
 
-    Columns are found by name; others are ignored. If DATA has the target column, the accuracy is printed too.
+    A model that was fitted with --calibrate also gives the probability of every class. Columns are found by name;
+    others are ignored. If DATA has the target column, the accuracy is printed too.
     """
+    from margindist.cli.judging import Judge
     from margindist.models import load_model, read_metadata
 
     check_outputs([output], [model, data])
     if output != "-" and Path(output).suffix.lower() not in _TABLES:
         raise click.UsageError(f"{output}: predictions are written as {', '.join(_TABLES)}; name a file that ends so.")
     metadata, fitted = read_metadata(model), load_model(model)
-    judged = {"rows": 0, "right": 0}
-    _write_columns(_predictions(_tables(data, memory, fitted, metadata), fitted, metadata, judged), output)
-    if judged["rows"]:
-        text = f"Accuracy on the {judged['rows']} rows that have {metadata.target_name!r} too"
-        click.echo(f"{text}: {judged['right'] / judged['rows']:.3f}", err=output == "-")
+    judge = Judge(metadata, _seen_categories(fitted))
+    with _readable_twice(data) as file:
+        tables = _tables(file, memory, fitted, metadata, keep, encoding)
+        _write_columns(_predictions(tables, fitted, metadata, judge), output)
+    for sentence in judge.sentences():
+        click.echo(sentence, err=output == "-")
     if output != "-":
         click.echo(f"Predictions: {Path(output).resolve()}")
 
 
-def _tables(data, memory, fitted, metadata):
-    """Yield the rows to predict: all of a file, or its parts."""
+@contextmanager
+def _readable_twice(data):
+    """Yield the file, or one with what comes from the standard input."""
+    if data != "-":
+        yield data
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "stdin")
+        path.write_bytes(sys.stdin.buffer.read())
+        yield path
+
+
+def _tables(data, memory, fitted, metadata, keep, encoding):
+    """Yield the rows to predict, all of a file or its parts, each with the columns to keep."""
+    from margindist.cli.judging import texts_of
     from margindist.datasets import Dataset, Partitions, read_file
 
     if not _read_in_parts(data, memory):
-        yield read_file(data, target=False, text=_columns_of(fitted, "categories"))
+        dataset = read_file(data, target=False, text=_columns_of(fitted, "categories"), encoding=encoding)
+        for note in dataset.notes:
+            click.echo(note, err=True)
+        spelled = read_file(data, target=False, text=keep, encoding=encoding) if keep else dataset
+        _check_kept(keep, spelled.feature_names, data)
+        yield dataset, {name: texts_of(spelled, name) for name in keep}
         return
-    rows = Partitions.from_path(data, memory=memory, predicting=(*(metadata.feature_names or ()), metadata.target_name))
+    wanted = (*(metadata.feature_names or ()), metadata.target_name, *keep)
+    rows = Partitions.from_path(data, memory=memory, predicting=wanted)
     names = rows.feature_names or ()
+    _check_kept(keep, names, data)
     for i, piece in enumerate(rows):
-        yield Dataset(rows.name, piece.X, None, names, "", None, f"part {i}", str(data))
+        dataset = Dataset(rows.name, piece.X, None, names, "", None, f"part {i}", str(data))
+        yield dataset, {name: texts_of(dataset, name) for name in keep}
 
 
-def _predictions(tables, fitted, metadata, judged):
-    """Yield the columns of predictions for one table after the other, and count those that can be judged."""
-    for dataset in tables:
+def _check_kept(keep, names, data):
+    for name in keep:
+        if name not in names:
+            near = ", ".join(map(repr, nearest(name, names))) or "none, since columns have no names"
+            raise ValueError(f"{Path(data).name}: there is no column {name!r} to keep; did you mean one of {near}?")
+
+
+def _predictions(tables, fitted, metadata, judge):
+    """Yield the columns of predictions for one table after the other; the judge sees them too."""
+    probable = _has_probabilities(fitted)
+    for dataset, kept in tables:
         X = _arranged(dataset, fitted, metadata)
+        judge.see_categories(X)
         decision, labels = np.asarray(fitted.decision_function(X)), fitted.predict(X)
-        if metadata.target_name in dataset.feature_names:
-            truth, known = _truth(dataset, metadata.target_name)
-            judged["rows"] += int(known.sum())
-            judged["right"] += int(np.sum(truth[known] == labels.astype(str)[known]))
-        columns = {"prediction": labels}
+        judge.see_labels(dataset, labels)
+        columns = {**kept, "prediction": labels}
         if decision.ndim == 1:
             columns["decision"] = decision
         else:
             columns |= {f"decision_{label}": decision[:, k] for k, label in enumerate(fitted.classes_)}
+        if probable:
+            p = fitted.predict_proba(X)
+            columns |= {f"probability_{label}": p[:, k] for k, label in enumerate(fitted.classes_)}
         yield columns
 
 
-def _truth(dataset, name):
-    """Return a column as labels in text, and where it has a value."""
-    from margindist.datasets.dataset import labels_of
+def _has_probabilities(fitted):
+    """Tell whether a model was calibrated; others with ``predict_proba`` were not fitted here."""
+    return hasattr(fitted[-1] if hasattr(fitted, "steps") else fitted, "sigmoid_")
 
-    X = dataset.X
-    column = X[name] if hasattr(X, "columns") else X[:, dataset.feature_names.index(name)]
-    known = ~column.isna().to_numpy() if hasattr(column, "isna") else ~np.isnan(column)
-    values = np.asarray(column)
-    if values.dtype.kind != "f":
-        return values.astype(str), known
-    found = np.full(len(values), "", dtype=object)
-    found[known] = labels_of(values[known]).astype(str)
-    return found, known
+
+def _seen_categories(fitted):
+    """Return the categories that the model has seen, by column."""
+    names = _columns_of(fitted, "categories")
+    return dict(zip(names, fitted[0].named_transformers_["categories"][-1].categories_)) if names else {}
 
 
 def _columns_of(fitted, kind):
@@ -305,7 +363,7 @@ def _write_parquet(parts, file):
     for columns in parts:
         table = pa.table(
             {
-                name: pa.array(values.tolist()) if values.dtype.kind == "U" else values
+                name: pa.array(values.tolist()) if values.dtype.kind in "UO" else values
                 for name, values in columns.items()
             }
         )
@@ -331,5 +389,8 @@ def export(model, output):
     from margindist.onnx import to_onnx
 
     check_outputs([output], [model])
-    write(output, to_onnx(load_model(model)).SerializeToString())
+    loaded = load_model(model)
+    if _has_probabilities(loaded):
+        raise ValueError(f"{model}: ONNX files hold no probabilities; fit the model without --calibrate.")
+    write(output, to_onnx(loaded).SerializeToString())
     click.echo(f"ONNX model: {Path(output).resolve()}")

@@ -1,6 +1,7 @@
 """Which method serves your data: nested cross-validation of all of them, with a ranked table and a report."""
 
 from margindist.compare.comparison import Comparison, ComparisonRow
-from margindist.compare.nested import Plan, Trained, compare, train
+from margindist.compare.nested import Plan, compare
+from margindist.compare.training import Trained, train
 
 __all__ = ["Comparison", "ComparisonRow", "Plan", "Trained", "compare", "train"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from margindist.compare.scoring import LABELS, SHORT, baseline
 from margindist.methods import BY_KEY
 from margindist.runs.statistics import corrected_resampled_t, holm
 from margindist.runs.store import Result, Store
@@ -17,8 +18,11 @@ if TYPE_CHECKING:
 
     from margindist.compare.nested import Plan
 
+FORMAT = 2  # of what is stored with a comparison; details of cells changed with it
 LEVEL = 0.05
+QUANTILES = np.round(np.linspace(0.0, 1.0, 81), 4)  # of margins
 FEWEST_TESTED = 5  # two or three differences are often exactly equal, which a t-test takes for certainty
+BASELINE = "(the commonest class)"
 _SIGNS = {"": "  ", "tie": "  ", "win": " +", "loss": " -"}
 
 
@@ -27,16 +31,22 @@ class ComparisonRow(NamedTuple):
 
     Parameters
     ----------
-    rank : int
+    rank : int or None
+        None for a method that did not converge on some split: it comes after the others.
     method : str
         Its key.
     label : str
     kernel : bool
     splits : int
         How many splits the figures are means over.
-    accuracy, accuracy_std : float
-        Mean and standard deviation over the splits; the latter None for one split.
-    balanced_accuracy, balanced_accuracy_std : float
+    score, score_std : float
+        Mean and standard deviation over the splits of what methods are ranked by; the latter None for one split.
+    accuracy, balanced_accuracy : float
+        Means over the splits.
+    converged : int
+        On how many splits the final fit converged.
+    below_baseline : bool
+        Whether naming the commonest class always scores higher.
     margin_mean, margin_variance : float
         Of the normalised margins of the test parts.
     geometric_margin : float or None
@@ -56,15 +66,17 @@ class ComparisonRow(NamedTuple):
         ``"win"``, ``"tie"`` or ``"loss"`` against it, or an empty string.
     """
 
-    rank: int
+    rank: int | None
     method: str
     label: str
     kernel: bool
     splits: int
+    score: float
+    score_std: float | None
     accuracy: float
-    accuracy_std: float | None
     balanced_accuracy: float
-    balanced_accuracy_std: float | None
+    converged: int
+    below_baseline: bool
     margin_mean: float
     margin_variance: float
     geometric_margin: float | None
@@ -75,6 +87,16 @@ class ComparisonRow(NamedTuple):
     p_svm: float | None
     against_svm: str
     verdict_svm: str
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a reader must know before taking the line for a result like the others."""
+        found = []
+        if self.converged < self.splits:
+            found.append(f"not converged in {self.splits - self.converged} of {self.splits} splits")
+        if self.below_baseline:
+            found.append("below the commonest class")
+        return found
 
 
 class Comparison:
@@ -90,15 +112,32 @@ class Comparison:
         What was done.
     stopped : str or None
         Why it ended before the end, if it did.
+    looks : list of Result
+        The closer look at the best method and its SVM.
     """
 
-    def __init__(self, plan: "Plan", about: Mapping[str, Any], results: Sequence[Result], stopped: str | None = None):
+    def __init__(
+        self,
+        plan: "Plan",
+        about: Mapping[str, Any],
+        results: Sequence[Result],
+        stopped: str | None = None,
+        looks: Sequence[Result] = (),
+    ):
         self.plan = plan
         self.about = about
         self.results = list(results)
         self.stopped = stopped
+        self.looks = [look for look in looks if look.status == "done"]
         self._splits = _comparable_splits(self.results)
-        self.rows = _ranked(plan, self.done)
+        self.baseline = baseline(plan.scoring, about["classes"], plan.positive)
+        self.rows = _ranked(plan, self.done, self.baseline)
+
+    @classmethod
+    def from_results(cls, plan: "Plan", about: Mapping[str, Any], store: Store, stopped: str | None) -> "Comparison":
+        """Make a comparison of what a store has of a plan."""
+        looks = store.results(f"{plan.experiment}-look")
+        return cls(plan, about, store.results(plan.experiment), stopped, looks)
 
     @classmethod
     def from_store(cls, path: str | os.PathLike) -> "Comparison":
@@ -115,8 +154,33 @@ class Comparison:
             latest = store.note("compare")
             if latest is None:
                 raise ValueError(f"{path}: holds no comparison.")
-            plan = Plan(**latest["plan"])
-            return cls(plan, latest["about"], store.results(plan.experiment))
+            if latest.get("format") != FORMAT:
+                raise ValueError(f"{path}: holds a comparison of an earlier margindist; run it again with this one.")
+            return cls.from_results(Plan(**latest["plan"]), latest["about"], store, None)
+
+    @property
+    def called(self) -> list[str]:
+        """The methods of the reserve that are of the kind of the best other method."""
+        first = [row for row in self.rows if row.method not in self.plan.reserve]
+        return [key for key in self.plan.reserve if first and BY_KEY[key].kernel == first[0].kernel]
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The methods that did not run, each with the reason."""
+        ran = {BY_KEY[result.cell.method].label for result in self.results}
+        return {label: reason for label, reason in self.about["left_out"].items() if label not in ran}
+
+    @property
+    def looked_at(self) -> list[str]:
+        """The best method, and the support vector machine of its kind; if it is that itself, the next best method."""
+        keys = [row.method for row in self.rows]
+        machine = _machines(self.done)[keys[0]] if keys else None
+        return [keys[0], machine] if machine not in (None, *keys[:1]) else keys[:2]
+
+    def look_cells(self) -> list:
+        """The cells of the closer look, of splits that have their parameters."""
+        there = {(result.cell.method, result.cell.split) for result in self.results if result.status == "done"}
+        return [cell for cell in self.plan.look_cells(self.looked_at) if (cell.method, cell.split) in there]
 
     @property
     def done(self) -> dict[str, list[Result]]:
@@ -132,8 +196,12 @@ class Comparison:
 
     @property
     def total(self) -> int:
-        """The number of cells of the plan."""
-        return len(self.plan.grids) * self.plan.splits * self.plan.repeats
+        """The number of cells of the plan: those of the reserve count when they are called."""
+        first = len(self.plan.cells())
+        per_method = self.plan.splits * self.plan.repeats
+        begun = {result.cell.method for result in self.results} & set(self.plan.reserve)
+        complete = sum(result.cell.method not in self.plan.reserve for result in self.results) == first
+        return first + per_method * len(begun | set(self.called if complete else ()))
 
     @property
     def finished(self) -> int:
@@ -171,17 +239,32 @@ class Comparison:
         if not self.rows:
             return ["Nothing is finished yet, so there is nothing to compare."]
         best = self.rows[0]
-        sentences = [*_first_sentences(self.rows, self.about["classes"].values())]
+        score = Score(self.plan.scoring)
+        sentences = list(_first_sentences(self.rows, self.baseline, score))
         if len(self.rows) == 1:
-            return sentences
+            return [*sentences, *self._left_out_sentences()]
         if best.splits < FEWEST_TESTED:
             few = f"{best.splits} split{'s are' if best.splits > 1 else ' is'} too few"
             sentences.append(f"Whether the differences are real cannot be said: {few}, take {FEWEST_TESTED} or more.")
-            return sentences
-        sentences.append(_difference_sentence(self.rows))
-        sentences += _svm_sentence(self.rows)
-        sentences += _quickest_sentence(self.rows)
-        return sentences
+        else:
+            sentences.append(_difference_sentence(self.rows))
+            sentences += _svm_sentence(self.rows, score)
+            sentences += _quickest_sentence(self.rows)
+        return [*sentences, *_unranked_sentences(self.rows, score), *self._left_out_sentences()]
+
+    def _left_out_sentences(self):
+        """Which rivals nothing is said about; those of the kind of the best method first."""
+        if self.about.get("methods") is not None:
+            return ["Only the methods asked for, and scikit-learn's, were compared."]
+        kernels = {method.label: method.kernel for method in BY_KEY.values()}
+        near = [label for label in self.left_out if kernels[label] == self.rows[0].kernel]
+        far = [label for label in self.left_out if label not in near]
+        found = []
+        if near:
+            found.append(f"Not compared, though of the same kind as {self.rows[0].label}: {_listed(near)}.")
+        if far:
+            found.append(f"{'Also not' if near else 'Not'} compared: {_listed(far)}.")
+        return found
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything in types that JSON has: plan, data, answer, table, and the results of each split."""
@@ -196,8 +279,11 @@ class Comparison:
             "answer": self.answer(),
             "failures": self.failures,
             "warnings": self.warnings,
+            "left_out": self.left_out,
+            "baseline": self.baseline,
             "table": [row._asdict() for row in self.rows],
             "cells": cells,
+            "looks": [{**look.cell._asdict(), "detail": look.detail} for look in self.looks],
         }
 
     def to_frame(self) -> "pd.DataFrame":
@@ -206,7 +292,8 @@ class Comparison:
             import pandas as pd
         except ImportError as error:
             raise ImportError("to_frame needs pandas: pip install pandas; rows has the same without it.") from error
-        return pd.DataFrame(self.rows, columns=ComparisonRow._fields).set_index("rank")
+        table = pd.DataFrame(self.rows, columns=ComparisonRow._fields)
+        return table.astype({"rank": "Int64"}).set_index("rank")
 
     def to_html(self, command: str | None = None) -> str:
         """Return the report as one HTML page that needs nothing else.
@@ -221,7 +308,7 @@ class Comparison:
         return html(self, command)
 
     def __str__(self) -> str:
-        return _table_as_text(self.rows)
+        return _table_as_text(self.rows, self.baseline, Score(self.plan.scoring))
 
     __repr__ = __str__  # what a notebook shows
 
@@ -237,14 +324,18 @@ def _comparable_splits(results):
     return set.intersection(*counted) if counted else set()
 
 
-def _ranked(plan, done):
+def _ranked(plan, done, base):
     """Return the rows of the table, best first, from the results of each method."""
     if not done:
         return []
     means = {key: np.mean([r.score for r in results]) for key, results in done.items()}
     most = max(map(len, done.values()))
-    # A method that failed on some splits, hard ones perhaps, comes after the others.
-    order = sorted(done, key=lambda key: (len(done[key]) < most, -means[key], list(plan.grids).index(key)))
+    converged = {key: sum(r.detail["converged"] for r in results) for key, results in done.items()}
+    unranked = {key for key in done if converged[key] < len(done[key])}
+    # A method that failed on some splits, hard ones perhaps, comes after the others, and what did not converge last.
+    order = sorted(
+        done, key=lambda key: (key in unranked, len(done[key]) < most, -means[key], list(plan.grids).index(key))
+    )
     against_best = _tests(done, dict.fromkeys(order[1:], order[0]), plan)
     machines = _machines(done)
     against_svm = _tests(done, {key: machines[key] for key in order if machines[key] not in (None, key)}, plan)
@@ -252,22 +343,23 @@ def _ranked(plan, done):
     for rank, key in enumerate(order, 1):
         method, results = BY_KEY[key], done[key]
         scores = np.array([result.score for result in results])
-        balanced = np.array([result.detail["balanced_accuracy"] for result in results])
         tests = [result.detail["margins"]["test"] for result in results]
         geometric = [result.detail["margins"]["test_geometric"] for result in results]
         p_best, verdict_best = _outcome(against_best.get(key))
         p_svm, verdict_svm = _outcome(against_svm.get(key))
         rows.append(
             ComparisonRow(
-                rank=rank,
+                rank=None if key in unranked else rank,
                 method=key,
                 label=method.label,
                 kernel=method.kernel,
                 splits=len(results),
-                accuracy=float(scores.mean()),
-                accuracy_std=_deviation(scores),
-                balanced_accuracy=float(balanced.mean()),
-                balanced_accuracy_std=_deviation(balanced),
+                score=float(scores.mean()),
+                score_std=_deviation(scores),
+                accuracy=_mean_of(results, "accuracy"),
+                balanced_accuracy=_mean_of(results, "balanced_accuracy"),
+                converged=converged[key],
+                below_baseline=bool(scores.mean() < base),
                 margin_mean=float(np.mean([part["mean"] for part in tests])),
                 margin_variance=float(np.mean([part["variance"] for part in tests])),
                 geometric_margin=None if None in geometric else float(np.mean([part["mean"] for part in geometric])),
@@ -295,6 +387,10 @@ def _deviation(scores):
     return float(scores.std(ddof=1)) if len(scores) > 1 else None
 
 
+def _mean_of(results, name):
+    return float(np.mean([result.detail["scores"][name] for result in results]))
+
+
 def _machines(done):
     """The support vector machine that each method is compared with: that of its own kind, or else the other one."""
     there = [key for key in ("linearsvc", "svc") if key in done]
@@ -320,52 +416,81 @@ def _tests(done, pairs, plan):
 
 
 def alike(rows: Sequence[ComparisonRow]) -> list[ComparisonRow]:
-    """Return the methods that are not significantly worse than the best one, without that one."""
-    return [row for row in rows[1:] if row.verdict_best != "loss"]
+    """Return the ranked methods that are not significantly worse than the best one, without that one."""
+    return [row for row in rows[1:] if row.rank is not None and row.verdict_best != "loss"]
 
 
-def _first_sentences(rows, class_sizes):
+class Score(NamedTuple):
+    """How a score is written: log-loss is kept with a minus sign."""
+
+    name: str
+
+    def text(self, value: float) -> str:
+        """Return a score with three digits."""
+        return f"{-value if self.name == 'log_loss' else value:.3f}"
+
+    def spread(self, row: ComparisonRow) -> str:
+        """Return a method's mean and standard deviation."""
+        return self.text(row.score) + ("" if row.score_std is None else f" ± {row.score_std:.3f}")
+
+    @property
+    def best(self) -> str:
+        """What the best method has."""
+        return f"the {'lowest' if self.name == 'log_loss' else 'highest'} {LABELS[self.name]}"
+
+
+def _first_sentences(rows, base, score):
     """Which method is best, and how good it would be to predict the commonest class always."""
     best = rows[0]
-    whole = " of the methods that finished every split" if any(row.splits < best.splits for row in rows) else ""
+    did = ["finished"] if any(row.splits < best.splits for row in rows) else []
+    if best.rank is None:
+        yield "No method converged on every split, so none is ranked."
+    elif any(row.rank is None for row in rows):
+        did.append("converged on")
+    whole = f" of the methods that {' and '.join(did)} every split" if did else ""
     yield (
-        f"{best.label} has the highest accuracy{whole}, {_mean_and_spread(best)} over {best.splits} "
+        f"{best.label} has {score.best}{whole}, {score.spread(best)} over {best.splits} "
         f"split{'s' if best.splits > 1 else ''}."
     )
-    commonest = max(class_sizes) / sum(class_sizes)
     beside = ""
-    if best.accuracy < commonest:
-        beside = ": that is more"
-    elif best.accuracy - commonest <= (best.accuracy_std or 0.0):
-        beside = ": that is hardly less"
-    yield f"Always naming the commonest class would give {commonest:.3f}{beside}."
+    if best.below_baseline:
+        beside = ": that is better" if score.name == "log_loss" else ": that is more"
+    elif best.score - base <= (best.score_std or 0.0):
+        beside = ": that is hardly worse" if score.name == "log_loss" else ": that is hardly less"
+    always = "Giving each class its share" if score.name == "log_loss" else "Always naming the commonest class"
+    yield f"{always} would give {score.text(base)}{beside}."
 
 
 def _difference_sentence(rows):
     best, others = rows[0], alike(rows)
+    rivals = [row for row in rows[1:] if row.rank is not None]
+    if not rivals:
+        return "There is no other method to hold it against."
     if not others:
-        return "The difference is real: every other method is significantly worse."
-    if len(others) == len(rows) - 1:
-        return f"The differences may well be chance: none of the other {len(others)} methods is significantly worse."
-    n_worse = len(rows) - 1 - len(others)
+        return "The difference is real: every other method that ran is significantly worse."
+    if len(others) == len(rivals):
+        many = f"none of the other {len(others)} methods" if len(others) > 1 else "the other method is not"
+        return f"The differences may well be chance: {many}{' is' if len(others) > 1 else ''} significantly worse."
+    n_worse = len(rivals) - len(others)
     worse = "the other one is" if n_worse == 1 else f"the other {n_worse} are"
     names = _listed([row.label for row in others])
     return f"{best.label} cannot be told apart from {names}; {worse} significantly worse."
 
 
-def _svm_sentence(rows):
+def _svm_sentence(rows, score):
     machines = [row for row in rows if row.method in ("linearsvc", "svc")]
     if not machines or rows[0] in machines:
         return []
-    machine = machines[0]
-    verdict = ": no clear difference" if machine in alike(rows) else ", significantly"
-    gap = f"{rows[0].accuracy - machine.accuracy:+.3f}"
-    return [f"Against the better support vector machine, {machine.label}, it gains {gap}{verdict}."]
+    machine = max(machines, key=lambda row: row.score)
+    verdict = ", significantly" if machine.verdict_best == "loss" else ": no clear difference"
+    gap = rows[0].score - machine.score
+    gains = f"its log-loss is lower by {gap:.3f}" if score.name == "log_loss" else f"it gains {gap:+.3f}"
+    return [f"Against the better support vector machine, {machine.label}, {gains}{verdict}."]
 
 
 def _quickest_sentence(rows):
     best = rows[0]
-    near = [row for row in alike(rows) if row.accuracy >= best.accuracy - best.accuracy_std]
+    near = [row for row in alike(rows) if row.score >= best.score - best.score_std]
     quickest = min([best, *near], key=lambda row: row.fit_seconds)
     if 2.0 * quickest.fit_seconds >= best.fit_seconds:
         return []
@@ -375,8 +500,11 @@ def _quickest_sentence(rows):
     ]
 
 
-def _mean_and_spread(row):
-    return f"{row.accuracy:.3f}" if row.accuracy_std is None else f"{row.accuracy:.3f} ± {row.accuracy_std:.3f}"
+def _unranked_sentences(rows, score):
+    """What methods without a rank had, where that is more than the best one had."""
+    better = [row for row in rows[1:] if row.rank is None and row.score > rows[0].score]
+    for row in better:
+        yield f"{row.label}, which did not converge on some splits and has no rank, had {score.text(row.score)}."
 
 
 def _listed(names, most=5):
@@ -394,14 +522,23 @@ def probability(p: float | None) -> str:
     return "<.001" if p < 0.001 else f"{p:.3f}".removeprefix("0")
 
 
-def _table_as_text(rows):
+def _table_as_text(rows, base, score):
     """Return the ranked table for a terminal."""
-    head = ("", "method", "accuracy", "balanced", "margin mean", "variance", "fit", "predict", "p best", "p SVM")
+    second = "accuracy" if score.name != "accuracy" else "balanced_accuracy"
+    head = ("", "method", SHORT[score.name], SHORT[second], "margin mean", "variance", "fit", "predict", "p best",
+            "p SVM", "")  # fmt: skip
     lines = [head]
-    for row in rows:
+    shown = [*rows, None]  # which stands for the commonest class, before the first that is worse
+    place = next((k for k, row in enumerate(rows) if row.rank is None or row.below_baseline), len(rows))
+    shown.insert(place, shown.pop())
+    for row in shown:
+        if row is None:
+            lines.append(("", BASELINE, score.text(base), *[""] * 8))
+            continue
         lines.append((
-            str(row.rank), row.label, _mean_and_spread(row), f"{row.balanced_accuracy:.3f}",
+            "–" if row.rank is None else str(row.rank), row.label, score.spread(row), f"{getattr(row, second):.3f}",
             f"{row.margin_mean:.3f}", f"{row.margin_variance:.3f}", duration(row.fit_seconds),
             duration(row.predict_seconds), probability(row.p_best), probability(row.p_svm) + _SIGNS[row.verdict_svm],
+            "; ".join(row.remarks),
         ))  # fmt: skip
-    return aligned(lines, left=(1,))
+    return aligned(lines, left=(1, 10))

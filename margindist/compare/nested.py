@@ -14,31 +14,36 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike
 from sklearn.base import clone
-from sklearn.metrics import recall_score
-from sklearn.model_selection import GridSearchCV, RepeatedStratifiedKFold
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import confusion_matrix
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold
 
 from margindist import __version__
-from margindist.compare.comparison import Comparison
-from margindist.datasets import Dataset, Partitions, catalogue, encoder, encoding_notes, load, read_file, tidy
+from margindist.compare.closer_look import Look
+from margindist.compare.comparison import FORMAT, QUANTILES, Comparison
+from margindist.compare.scoring import LABELS, Scorer, columns, mean_log_loss, measures
+from margindist.datasets import Dataset, catalogue, encoder, encoding_notes, load, read_file, tidy
 from margindist.datasets.dataset import check_labels, take_rows
+from margindist.estimators.calibration import CalibratedClassifier
 from margindist.margins import margin_statistics, margins
-from margindist.methods import BY_KEY, Shape, UnknownMethod, choose, search
+from margindist.methods import BY_KEY, Shape, choose, search
 from margindist.runs.runner import Progress, run
 from margindist.runs.store import Cell, Result, Store
 
 _PROBE_ROWS = 2000
-_SAMPLE_ROWS = 20_000  # on which parameters for rows in parts are chosen
-QUANTILES = np.round(np.linspace(0.0, 1.0, 81), 4)
+_PILOT_ROWS = 200
+_PILOT_SECONDS = 0.5
+_UNEQUAL = 3.0  # a class with so many times the rows of another makes accuracy misleading
 
 
 def compare(
@@ -46,6 +51,7 @@ def compare(
     y: ArrayLike | None = None,
     *,
     target: str | None = None,
+    scoring: str = "accuracy",
     methods: Sequence[str] | None = None,
     splits: int = 5,
     repeats: int = 2,
@@ -56,6 +62,7 @@ def compare(
     store: str | os.PathLike = ":memory:",
     resume: bool = False,
     data_dir: str | os.PathLike | None = None,
+    encoding: str | None = None,
     progress: Callable[[Progress], None] | None = None,
     say: Callable[[str], None] | None = None,
 ) -> Comparison:
@@ -69,9 +76,13 @@ def compare(
         Labels, if `data` is an array or a data frame of features.
     target : str, default=None
         Name of the target column of a file.
+    scoring : str, default="accuracy"
+        What methods are ranked by and choose their parameters by: accuracy, balanced_accuracy, f1_macro, roc_auc,
+        average_precision (of the rarer class of two) or log_loss (after calibration by a sigmoid).
     methods : sequence of str, default=None
-        Keys of the methods (``margindist.methods.BY_KEY``), or None for all that suit the data's size.
-        scikit-learn's linear and kernel SVM and logistic regression are always beside them.
+        Keys of the methods (``margindist.methods.BY_KEY``), or None for all that do not take too long, as pilot fits
+        tell where the data are large. scikit-learn's linear and kernel SVM and logistic regression are always beside
+        them.
     splits : int, default=5
         Folds of the outer cross-validation.
     repeats : int, default=2
@@ -90,6 +101,8 @@ def compare(
         Take over what the store has of this same comparison; else it starts anew.
     data_dir : str or path, default=None
         Folder of data sets, for names from the catalogue.
+    encoding : str, default=None
+        Of a file of text, as for `read_file`.
     progress : callable, default=None
         Called with a `Progress` after every split of a method.
     say : callable, default=None
@@ -108,133 +121,38 @@ def compare(
     >>> sorted(row.label for row in comparison.rows)
     ['LS-SVM', 'LinearSVC', 'LogisticRegression', 'MAMC', 'SVC (RBF)']
     """
-    dataset, source = find_data(data, y, target, data_dir)
-    plan, about = make_plan(dataset, source, methods, splits, repeats, seed, quick)
+    if scoring not in LABELS:
+        raise ValueError(f"compare: scoring must be one of {', '.join(LABELS)}, got {scoring!r}.")
     say = say or (lambda sentence: None)
+    deadline = None if time_budget is None else time.monotonic() + time_budget
+    dataset, source = find_data(data, y, target, data_dir, encoding)
+    costs = _known_costs(store, dataset) if resume else {}
+    plan, about = make_plan(dataset, source, methods, splits, repeats, seed, quick, scoring, costs, say)
     with Store(store) as results:
+        for note in [*about["notes"], *about["encoding"], *left_out_notes(about["left_out"])]:
+            say(note)
         _begin(results, plan, about, resume, say)
-        summary = run(
-            results, plan.cells(), Evaluate(plan, dataset.X, dataset.y), n_jobs=n_jobs, time_budget=time_budget,
-            progress=progress,
-        )  # fmt: skip
-        return Comparison(plan, about, results.results(plan.experiment), summary.stopped)
 
+        def finish(cells, evaluate):
+            left = None if deadline is None else max(deadline - time.monotonic(), 0.0)
+            return run(results, cells, evaluate, n_jobs=n_jobs, time_budget=left, progress=progress).stopped
 
-class Trained(NamedTuple):
-    """A fitted pipeline of encoder and classifier, and how it came about.
-
-    Parameters
-    ----------
-    model : Pipeline
-    dataset : Dataset
-    label : str
-        Name of the method.
-    parameters : dict
-        Those chosen, and those given.
-    inner_score : float or None
-        Accuracy of the choice in the search's own cross-validation; None if nothing was searched.
-    notes : tuple of str
-        What was done to the columns, and what was not as asked.
-    """
-
-    model: Pipeline
-    dataset: Dataset
-    label: str
-    parameters: dict[str, Any]
-    inner_score: float | None
-    notes: tuple[str, ...] = ()
-
-
-def train(
-    data: Any,
-    y: ArrayLike | None = None,
-    *,
-    target: str | None = None,
-    method: str = "ldm",
-    parameters: Mapping[str, Any] | None = None,
-    folds: int = 5,
-    seed: int = 0,
-    quick: bool = False,
-    data_dir: str | os.PathLike | None = None,
-) -> Trained:
-    """Choose a method's parameters by cross-validation on all the data, and fit it to them.
-
-    Parameters
-    ----------
-    data, y, target
-        As for :func:`compare`; or :class:`~margindist.datasets.Partitions`, where parameters are chosen on a sample of
-        20,000 rows, and the method is fitted to all of them.
-    method : str, default="ldm"
-        Key of the method.
-    parameters : dict, default=None
-        Parameters that are not searched.
-    folds : int, default=5
-        Folds of the search.
-    seed, quick, data_dir
-        As for :func:`compare`.
-
-    Returns
-    -------
-    Trained
-    """
-    if method not in BY_KEY:
-        raise UnknownMethod(method, BY_KEY)
-    given = dict(parameters or {})
-    if isinstance(data, Partitions):
-        return _train_in_parts(data, method, given, folds, seed, quick)
-    dataset, _ = find_data(data, y, target, data_dir)
-    counts = class_counts(dataset)
-    shape = shape_of(dataset.X, len(counts))
-    table = named_table(dataset)
-    coder = encoder(table)
-    X = coder.fit_transform(table)
-    notes = encoding_notes(dataset.X)
-    base = BY_KEY[method].estimator(seed).set_params(**given)
-    grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
-    inner_score = None
-    if grid:
-        chooser, notes = _chosen(base, grid, X, dataset.y, counts, folds, seed, notes)
-        given |= plain(chooser.best_params_)
-        inner_score = float(chooser.best_score_)
-        model = chooser.best_estimator_
-    else:
-        model = base.fit(X, dataset.y)
-    fitted = Pipeline([("encode", coder), ("classify", model)])
-    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner_score, notes)
-
-
-def _chosen(base, grid, X, y, counts, folds, seed, notes):
-    """Return the search, done, and the notes with one more where there are fewer folds than asked for."""
-    least = min(counts.values())
-    if folds > least:
-        notes = (*notes, f"The smallest class has {least} rows only, so there are {least} folds, not {folds}.")
-    chooser = search(base, grid, folds=min(folds, least), seed=seed)
-    if isinstance(chooser, GridSearchCV):
-        chooser.set_params(error_score="raise")  # the classifier's own sentence, not one about 45 fits
-    return chooser.fit(X, y), notes
-
-
-def _train_in_parts(data, method, given, folds, seed, quick):
-    """Choose parameters on a sample of the rows, and fit to all of them, part by part."""
-    rows = data.encoded()
-    notes = (f"Columns are scaled to [0, 1] and encoded, to {rows.n_features} columns, as parts are read.",)
-    sample = rows.sample(_SAMPLE_ROWS, seed)
-    names = data.feature_names or ()
-    dataset = Dataset(data.name, sample.X, sample.y, names, data.target_name, None, "", data.name, data.notes)
-    base = BY_KEY[method].estimator(seed).set_params(**given)
-    inner_score = None
-    n_classes = len(np.unique(sample.y))
-    grid = BY_KEY[method].grid(shape_of(sample.X, n_classes), quick)
-    grid = {name: values for name, values in grid.items() if name not in given}
-    if grid:
-        chooser, notes = _chosen(base, grid, sample.X, sample.y, class_counts(dataset), folds, seed, notes)
-        notes = (*notes, f"Parameters were chosen on {len(sample.y)} of {rows.n_rows} rows.")
-        given |= plain(chooser.best_params_)
-        inner_score = float(chooser.best_score_)
-    model = clone(base).set_params(**given).fit(rows)
-    coder = rows.transformers[0] if len(rows.transformers) == 1 else make_pipeline(*rows.transformers)
-    fitted = Pipeline([("encode", coder), ("classify", model)])
-    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner_score, notes)
+        evaluate = Evaluate(plan, dataset.X, dataset.y)
+        stopped = finish(plan.cells(), evaluate)
+        comparison = Comparison.from_results(plan, about, results, stopped)
+        if stopped is None and comparison.called:
+            labels = ", ".join(BY_KEY[key].label for key in comparison.called)
+            say(f"The best method so far is {comparison.rows[0].label}, so more of its kind run too: {labels}.")
+            stopped = finish(plan.cells(comparison.called), evaluate)
+            comparison = Comparison.from_results(plan, about, results, stopped)
+        if stopped is None and results.pending(comparison.look_cells()):
+            labels = " and ".join(BY_KEY[key].label for key in comparison.looked_at)
+            say(f"A closer look at {labels}: curves, features that matter, fewer rows.")
+            stopped = finish(
+                comparison.look_cells(),
+                Look(comparison, dataset.X, dataset.y, positive_label(dataset.y, plan.positive)),
+            )
+        return Comparison.from_results(plan, about, results, stopped)
 
 
 def _begin(store, plan, about, resume, say):
@@ -242,7 +160,9 @@ def _begin(store, plan, about, resume, say):
     latest = store.note("compare")
     kept = len(store.results(plan.experiment))
     if resume:
-        if kept:
+        if latest is not None and latest.get("format") != FORMAT:
+            say("Not resumed: the results kept are of an earlier margindist, so everything is computed anew.")
+        elif kept:
             say(f"Resuming: {kept} of {len(plan.cells())} results are there already.")
         elif latest is not None and latest["plan"] != json.loads(json.dumps(asdict(plan))):
             say(f"Not resumed: {_difference(latest['plan'], asdict(plan))}, so everything is computed anew.")
@@ -252,8 +172,8 @@ def _begin(store, plan, about, resume, say):
         old = store.copy_aside()
         stay = f"; the old ones are in {old.name}" if old else ""
         say(f"{kept} results of the same comparison are computed anew{stay}. With --resume they would have been kept.")
-        store.forget(plan.cells())
-    store.note("compare", {"plan": asdict(plan), "about": about})
+        store.forget([*plan.cells(plan.grids), *plan.look_cells(plan.grids)])
+    store.note("compare", {"format": FORMAT, "plan": asdict(plan), "about": about})
 
 
 def _difference(old, new):
@@ -266,6 +186,16 @@ def _difference(old, new):
     names = [name for name in new if old.get(name) != new[name]]
     words = {"grids": "the methods or their grids", "version": "the version of margindist"}
     return f"the plan has changed ({', '.join(words.get(name, name) for name in names)})"
+
+
+def _known_costs(path, dataset):
+    """Return what pilot fits on the same data have told: measured again, they might choose other methods."""
+    if not os.path.isfile(path):
+        return {}
+    with Store(path) as store:
+        latest = store.note("compare") or {}
+    same = latest.get("format") == FORMAT and latest["plan"]["checksum"] == dataset.checksum
+    return latest["about"]["costs"] if same else {}
 
 
 def default_store(output: str | os.PathLike) -> Path:
@@ -289,6 +219,8 @@ class Plan:
         Of their content.
     grids : dict
         From the key of each method to the values it tries of each parameter, quick methods first.
+    reserve : list of str
+        Keys of methods that run only if the best of the others is of their kind.
     splits : int
         Folds of the outer cross-validation.
     repeats : int
@@ -297,6 +229,10 @@ class Plan:
         Folds of the inner cross-validation, which chooses parameters.
     seed : int
         Of folds and methods.
+    scoring : str
+        What methods are ranked by and choose their parameters by.
+    positive : str or None
+        The rarer class of two, as text: the one that average precision and the report's curves are about.
     version : str
         Of this library.
     """
@@ -308,6 +244,9 @@ class Plan:
     repeats: int
     folds: int
     seed: int
+    reserve: Sequence[str] = ()
+    scoring: str = "accuracy"
+    positive: str | None = None
     version: str = __version__
 
     @property
@@ -316,13 +255,22 @@ class Plan:
         text = json.dumps(asdict(self), sort_keys=False)
         return f"compare-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
-    def cells(self) -> list[Cell]:
-        """Return the cells split by split, quick methods first, so that an unfinished run can be compared."""
-        return [
-            Cell(self.experiment, self.dataset, key, split)
-            for split in range(self.splits * self.repeats)
-            for key in self.grids
-        ]
+    def cells(self, keys: Iterable[str] | None = None) -> list[Cell]:
+        """Return the cells split by split, quick methods first, so that an unfinished run can be compared.
+
+        Parameters
+        ----------
+        keys : iterable of str, optional
+            Methods; all but the reserve if not given.
+        """
+        keys = [key for key in self.grids if key not in self.reserve] if keys is None else list(keys)
+        splits = range(self.splits * self.repeats)
+        return [Cell(self.experiment, self.dataset, key, split) for split in splits for key in keys]
+
+    def look_cells(self, keys: Iterable[str]) -> list[Cell]:
+        """Return the cells of the closer look at methods: every row is tested once, so one repeat is enough."""
+        keys = list(keys)
+        return [Cell(f"{self.experiment}-look", self.dataset, key, k) for k in range(self.splits) for key in keys]
 
     def parts(self, y: ArrayLike) -> list[tuple[np.ndarray, np.ndarray]]:
         """Return the rows of training and test part of every split.
@@ -348,13 +296,18 @@ def named_table(dataset):
     return pd.DataFrame(dataset.X, columns=list(names))
 
 
-def find_data(data, y, target, data_dir):
+def find_data(data, y, target, data_dir, encoding=None):
     """Return the data, and where they came from in a form that the report can turn into code."""
     if isinstance(data, Dataset):
         return data, {"kind": "arrays"}
     if isinstance(data, (str, os.PathLike)):
-        if os.path.isfile(data) or ((Path(data).suffix or os.sep in os.fspath(data)) and not _is_known(data)):
-            return read_file(data, target=target), {"kind": "file", "path": os.fspath(data), "target": target}
+        if (
+            os.fspath(data) == "-"
+            or os.path.isfile(data)
+            or ((Path(data).suffix or os.sep in os.fspath(data)) and not _is_known(data))
+        ):
+            source = {"kind": "file", "path": os.fspath(data), "target": target, "encoding": encoding}
+            return read_file(data, target=target, encoding=encoding), source
         if target is not None:
             raise ValueError(
                 f"{os.fspath(data)} is a data set with a target of its own, so target cannot be {target!r}."
@@ -378,8 +331,11 @@ def _is_known(name):
     return os.fspath(name) in {entry.name for entry in catalogue()}
 
 
-def make_plan(dataset, source, methods, splits, repeats, seed, quick):
-    """Return the plan, and what the report says about the data and the methods left out."""
+def make_plan(dataset, source, methods, splits, repeats, seed, quick, scoring="accuracy", costs=(), say=None):
+    """Return the plan, and what the report says about the data and the methods left out.
+
+    ``costs`` are seconds per split of methods that a pilot has measured before.
+    """
     for name, value, least in (("splits", splits, 2), ("repeats", repeats, 1), ("seed", seed, 0)):
         if value < least:
             raise ValueError(f"compare: {name} must be at least {least}, got {value}.")
@@ -392,11 +348,19 @@ def make_plan(dataset, source, methods, splits, repeats, seed, quick):
         splits = rarest
     folds = min(3 if quick else 5, rarest - -(-rarest // splits))
     shape = shape_of(dataset.X, len(counts))
-    choice = choose(methods, shape)
-    grids = {m.key: {k: list(v) for k, v in m.grid(shape, quick).items()} for m in choice.methods}
+    if scoring == "accuracy":
+        notes += _unequal_note(counts)
+    pilot = Pilot(dataset, shape, quick, folds, seed, costs, say)
+    choice = choose(methods, shape, pilot)
+    chosen = [*choice.methods, *choice.reserve]
+    grids = {m.key: {k: list(v) for k, v in m.grid(shape, quick).items()} for m in chosen}
+    positive = label if len(counts) == 2 else None
     if len(counts) > 2 and "svc" in grids:
         notes.append("SVC's scores of more than two classes are votes: its margins come in steps, unlike the others'.")
-    plan = Plan(dataset.name, dataset.checksum, grids, splits, repeats, folds, seed)
+    reserve = [method.key for method in choice.reserve]
+    plan = Plan(
+        dataset.name, dataset.checksum, grids, splits, repeats, folds, seed, reserve, scoring, positive
+    )  # fmt: skip
     about = {
         "source": source,
         "origin": dataset.source,
@@ -405,11 +369,115 @@ def make_plan(dataset, source, methods, splits, repeats, seed, quick):
         "target": dataset.target_name,
         "classes": counts,
         "left_out": choice.left_out,
+        "costs": pilot.costs,
+        "features": list(map(str, dataset.feature_names)),
         "methods": None if methods is None else list(methods),
         "quick": quick,
         "numbers": _numbers(dataset, shape),
     }
     return plan, about
+
+
+def _unequal_note(counts):
+    """A sentence, in a list, that points out classes of clearly unequal size."""
+    largest, smallest = max(counts, key=counts.get), min(counts, key=counts.get)
+    ratio = counts[largest] / counts[smallest]
+    if ratio < _UNEQUAL:
+        return []
+    return [
+        f"The class {largest!r} has {ratio:.3g} times as many rows as {smallest!r}, so accuracy says little about "
+        "small classes; --scoring balanced_accuracy (or f1_macro, roc_auc, average_precision, log_loss) counts them."
+    ]
+
+
+def left_out_notes(left_out):
+    """Return sentences on methods that do not run, or not from the start, with those of one reason in one."""
+    groups: dict[str, list[str]] = {}
+    for label, reason in left_out.items():
+        groups.setdefault(reason, []).append(label)
+    return [f"{', '.join(labels)}: {reason}" for reason, labels in groups.items()]
+
+
+class Pilot:
+    """Tells how long a method would take for one split, from fits to a part of the rows.
+
+    The search of the method runs on twice as many rows each time, until it takes a second; the growth between the last
+    two tells the rest.
+
+    Parameters
+    ----------
+    dataset : Dataset
+    shape : Shape
+    quick : bool
+    folds : int
+    seed : int
+    known : dict
+        Seconds measured before.
+    say : callable, optional
+        Told, once, that something is measured.
+
+    Attributes
+    ----------
+    costs : dict of str to float
+        Seconds by method, of those that were asked for.
+    """
+
+    def __init__(self, dataset, shape, quick, folds, seed, known=(), say=None):
+        self.costs = {}
+        self._dataset, self._shape, self._quick, self._folds, self._seed = dataset, shape, quick, folds, seed
+        self._known = dict(known)
+        self._say = say
+
+    def __call__(self, method):
+        """Return the seconds."""
+        if method.key not in self.costs:
+            self.costs[method.key] = self._known.get(method.key) or self._measure(method)
+        return self.costs[method.key]
+
+    def _measure(self, method):
+        if self._say is not None:
+            self._say("The data are large for some methods; fits to a part of the rows tell how long these would take.")
+            self._say = None
+        n_rows = len(self._dataset.y)
+        size = min(_PILOT_ROWS, n_rows)
+        times = []
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self._seconds(method, _PILOT_ROWS // 2)  # compiles
+            while not times or (times[-1][1] < _PILOT_SECONDS and size < n_rows):
+                size = min(2 * size, n_rows) if times else size
+                times.append((size, self._seconds(method, size)))
+        (m, seconds), (fewer, before) = times[-1], times[-2:][0]
+        if m in (n_rows, fewer):
+            growth = 2.0
+        else:
+            growth = np.clip(np.log(seconds / before) / np.log(m / fewer), 1.0, 3.0)
+        return round(float(seconds * (n_rows / m) ** growth), 3)
+
+    def _seconds(self, method, size):
+        """Processor time of the search on so many rows, a few of every class among them; none if it fails."""
+        y = np.asarray(self._dataset.y)
+        rows = _some_rows(y, size, least=2 * self._folds)
+        part = take_rows(self._dataset.X, rows)
+        X = encoder(part).fit_transform(part)
+        grid = method.grid(self._shape, self._quick)
+        base = method.estimator(self._seed)
+        start = time.process_time()
+        try:
+            (search(base, grid, folds=self._folds, seed=self._seed) if grid else base).fit(X, y[rows])
+        except Exception:  # the comparison itself will say why
+            return 1e-6
+        return max(time.process_time() - start, 1e-6)
+
+
+def _some_rows(y, size, least):
+    """Return about so many rows, in the proportions of the classes but for at least a few of each."""
+    rng = np.random.default_rng(0)
+    found = []
+    for label in np.unique(y):
+        rows = rng.permutation(np.flatnonzero(y == label))
+        found.append(rows[: max(least, round(size * len(rows) / len(y)))])
+    return np.sort(np.concatenate(found))
 
 
 def class_counts(dataset):
@@ -475,8 +543,11 @@ class Evaluate:
         grid = self.plan.grids[cell.method]
         parameters, influence = {}, {}
         inner = None
+        positive = positive_label(self.y, self.plan.positive)
+        scorer = scorer_for(self.plan.scoring, positive)
         if grid:
-            found = search(base, grid, folds=self.plan.folds, seed=seed + cell.split).fit(X_train, y_train)
+            found = search(base, grid, folds=self.plan.folds, seed=seed + cell.split, scoring=scorer)
+            found.fit(X_train, y_train)
             parameters = plain(found.best_params_)
             inner = float(found.best_score_)
             influence = _influence(found.cv_results_, grid)
@@ -484,12 +555,21 @@ class Evaluate:
             clone(base).fit(X_train, y_train)  # compiles what the search would have compiled, so that it is not timed
         model = clone(base).set_params(**parameters)
         start = time.process_time()
-        model.fit(X_train, y_train)
+        converged = fit_and_tell(model, X_train, y_train)
         fitted = time.process_time()
         predicted = model.predict(X_test)
         finished = time.process_time()
+        classes = model.classes_
+        scores = measures(
+            y_test, predicted, columns(model.decision_function(X_test), classes, positive), classes, positive
+        )
+        if self.plan.scoring == "log_loss":
+            calibrated = CalibratedClassifier(clone(model), cv=StratifiedKFold(self.plan.folds)).fit(X_train, y_train)
+            scores["log_loss"] = -mean_log_loss(y_test, calibrated.predict_proba(X_test), classes)
         detail = {
-            "balanced_accuracy": _balanced_accuracy(y_test, predicted),
+            "scores": scores,
+            "converged": converged,
+            "confusion": confusion_matrix(y_test, predicted, labels=np.unique(self.y)).tolist(),
             "train_accuracy": float(model.score(X_train, y_train)),
             "inner_score": inner,
             "influence": influence,
@@ -497,9 +577,29 @@ class Evaluate:
             "rows": [len(train), len(test)],
         }
         return Result(
-            cell, score=float(np.mean(predicted == y_test)), parameters=parameters, fit_seconds=fitted - start,
+            cell, score=scores[self.plan.scoring], parameters=parameters, fit_seconds=fitted - start,
             predict_seconds=finished - fitted, seed=seed, checksum=self.plan.checksum, detail=detail,
         )  # fmt: skip
+
+
+def positive_label(y, text):
+    """Return the label that a text stands for, or None."""
+    return next((label for label in np.unique(y).tolist() if str(label) == text), None)
+
+
+def scorer_for(scoring, positive=None):
+    """Return what searches take as their score; None is accuracy, which they compute quicker themselves."""
+    return None if scoring == "accuracy" else Scorer(scoring, positive)
+
+
+def fit_and_tell(model, X, y):
+    """Fit a model; return whether it converged. Its warnings are passed on."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    for warning in caught:
+        warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return not any(issubclass(warning.category, ConvergenceWarning) for warning in caught)
 
 
 def plain(parameters):
@@ -511,13 +611,8 @@ def _plain_value(value):
     return value.item() if hasattr(value, "item") else value
 
 
-def _balanced_accuracy(y, predicted):
-    """Mean recall of the classes that the test part has; scikit-learn warns of predicted ones that it lacks."""
-    return float(recall_score(y, predicted, labels=np.unique(y), average="macro"))
-
-
 def _influence(cv_results, grid):
-    """Mean inner accuracy of every setting, as columns."""
+    """Mean inner score of every setting, as columns."""
     settings = cv_results["params"]
     columns = {name: [_plain_value(setting[name]) for setting in settings] for name in grid}
     scores = np.round(cv_results["mean_test_score"], 6).tolist()

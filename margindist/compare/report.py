@@ -5,16 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
 
-from margindist.compare.comparison import LEVEL, Comparison, alike, probability
-from margindist.compare.nested import QUANTILES
+from margindist.compare import pictures
+from margindist.compare.comparison import BASELINE, LEVEL, Comparison, Score, alike, probability
+from margindist.compare.nested import left_out_notes
+from margindist.compare.scoring import LABELS, SHORT
 from margindist.margins import method_styles
 from margindist.methods import BY_KEY, METHODS
-from margindist.runs.figures import inline_svg, named, new_figure
 from margindist.runs.wording import duration, setting
 
-_DRAWN = 6  # methods of one kind per figure; more could not be told apart
+_LARGEST_MATRIX = 15  # classes of a confusion matrix; of more, the commonest confusions are listed
 
 
 class Choice(NamedTuple):
@@ -51,10 +51,17 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         alike=_shaded(comparison.rows),
         level=LEVEL,
         styles=styles,
+        score=Score(comparison.plan.scoring),
+        score_label=LABELS[comparison.plan.scoring],
+        second="accuracy" if comparison.plan.scoring != "accuracy" else "balanced_accuracy",
+        short=SHORT,
+        baseline_label=BASELINE,
         scores={key: [result.score for result in results] for key, results in done.items()},
         reach=_reach(done),
-        distributions=_distributions(comparison, done, styles),
-        influences=_influences(comparison, done, styles),
+        pictures=_pictures(comparison, styles) if comparison.rows else {},
+        by_class=[ByClass(key, *by_class(done[key], comparison.about["classes"])) for key in comparison.looked_at],
+        distributions=pictures.distributions(comparison, done, styles),
+        influences=pictures.influences(comparison, done, styles),
         choices={key: choices(results) for key, results in done.items()},
         per_split=done,
         statistics=_statistics(done),
@@ -62,10 +69,66 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         repeat=repeat_code(comparison),
         command=command,
         versions=_versions(comparison),
-        seconds=sum(result.seconds or 0.0 for result in comparison.results),
+        seconds=sum(result.seconds or 0.0 for result in [*comparison.results, *comparison.looks]),
         setting=setting,
-        left_out=_grouped(comparison.about["left_out"]),
+        left_out=left_out_notes(comparison.left_out),
     )
+
+
+def _pictures(comparison, styles):
+    """The pictures by name, and the sentences that go with them; those that cannot be drawn are None."""
+    return {
+        "time": pictures.time_and_score(comparison, styles),
+        "learning": pictures.learning_curve(comparison, styles),
+        "worth": worth_of_more_rows(comparison),
+        "curves": pictures.two_class_curves(comparison, styles),
+        "calibration": pictures.calibration_curve(comparison, styles),
+        "importance": pictures.importance(comparison, comparison.rows[0].method, styles),
+    }
+
+
+def worth_of_more_rows(comparison: Comparison) -> str:
+    """Return a sentence on whether more rows would be worth having, from the end of the learning curve."""
+    curves = pictures.looks_of(comparison, comparison.rows[0].method, "learning")
+    sizes, mean, _ = pictures.learning(curves)
+    if len(sizes) < 2:
+        return ""
+    rises = np.array([curve[-1][1] - curve[-2][1] for curve in curves])
+    error = rises.std(ddof=1) / np.sqrt(len(rises)) if len(rises) > 1 else np.inf
+    step = f"from {sizes[-2]:,.0f} to {sizes[-1]:,.0f} training rows the score changes by {mean[-1] - mean[-2]:+.3f}"
+    if rises.mean() > 2.0 * error:
+        return f"More rows would probably help: {step}."
+    return f"More rows would hardly help, or too little to see here: {step}."
+
+
+class ByClass(NamedTuple):
+    """How a method treats each class: the confusion matrix or the commonest confusions, precision and recall."""
+
+    key: str
+    classes: list
+    matrix: list | None
+    confusions: list
+    lines: list
+
+
+def by_class(results: list, class_counts: dict) -> tuple:
+    """Return classes, confusion matrix in shares of the true class, commonest confusions, and a line per class.
+
+    A line has the class, rows, precision, recall and F1; the matrix is None if there are too many classes.
+    """
+    classes = list(class_counts)
+    counts = np.sum([result.detail["confusion"] for result in results], axis=0).astype(float)
+    true, named = counts.sum(axis=1), counts.sum(axis=0)
+    shares = counts / np.maximum(true, 1.0)[:, None]
+    recall = np.diag(shares)
+    precision = np.diag(counts) / np.maximum(named, 1.0)
+    f1 = 2.0 * np.diag(counts) / np.maximum(true + named, 1.0)
+    lines = list(zip(classes, class_counts.values(), precision.tolist(), recall.tolist(), f1.tolist()))
+    wrong = counts - np.diag(np.diag(counts))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:10]
+    pairs = [(int(k) // len(classes), int(k) % len(classes)) for k in order]
+    confusions = [(classes[i], classes[j], float(shares[i, j])) for i, j in pairs if wrong[i, j] > 0]
+    return classes, shares.tolist() if len(classes) <= _LARGEST_MATRIX else None, confusions, lines
 
 
 def _styles():
@@ -79,14 +142,6 @@ def _shaded(rows):
     """The best method and those that the tests, if there were any, could not tell apart from it."""
     tested = any(row.p_best is not None for row in rows)
     return {row.method for row in [rows[0], *alike(rows)]} if tested else set()
-
-
-def _grouped(left_out):
-    """The methods left out, grouped by their reasons."""
-    groups: dict[str, list[str]] = {}
-    for label, reason in left_out.items():
-        groups.setdefault(reason, []).append(label)
-    return {", ".join(labels): reason for reason, labels in groups.items()}
 
 
 def _reach(done):
@@ -116,130 +171,6 @@ def _chosen(results):
     return next(result.parameters for result in results if setting(result.parameters) == text)
 
 
-# ---------------------------------------------------------------------- figures
-
-
-class Panel(NamedTuple):
-    """A figure with the methods drawn in it."""
-
-    figure: Markup
-    keys: list[str]
-    others: int
-
-
-def _distributions(comparison, done, styles):
-    """Cumulative margin distributions, one panel for linear methods and one for kernel methods."""
-    panels = []
-    for kernel, title in ((False, "Linear methods"), (True, "Methods with the RBF kernel")):
-        ranked = [row.method for row in comparison.rows if row.kernel == kernel]
-        keys = _shown(ranked, "svc" if kernel else "linearsvc")
-        if keys:
-            panels.append(Panel(_cumulative(title, keys, done, styles), keys, len(ranked) - len(keys)))
-    return panels
-
-
-def _cumulative(title, keys, done, styles):
-    """Draw the share of rows up to each margin: thin lines are training parts, bold ones test parts."""
-    figure, axes = new_figure(460, 320)
-    curves = {(key, part): _mean_quantiles(done[key], part) for key in keys for part in ("train", "test")}
-    low = min(np.quantile(curve, 0.01) for curve in curves.values())
-    high = max(np.quantile(curve, 0.99) for curve in curves.values())
-    axes.axvline(0.0, color="#767676", linewidth=1.0)
-    for key in reversed(keys):
-        for part, width in (("train", 1.0), ("test", 2.2)):
-            drawn = axes.plot(curves[key, part], QUANTILES, linewidth=width, **styles[key]._asdict())
-            named(drawn, f"{BY_KEY[key].label}, {part}")
-    axes.set(
-        title=title, xlabel="margin (1 = root mean square in training)", ylabel="share of rows up to this margin",
-        ylim=(0.0, 1.0), xlim=(low, high) if low < high else None,
-    )  # fmt: skip
-    labels = ", ".join(BY_KEY[key].label for key in keys)
-    return Markup(inline_svg(figure, f"{title}: cumulative margin distributions of {labels}"))
-
-
-def _shown(ranked, machine):
-    """The best methods of one kind, and the support vector machine in any case."""
-    keys = ranked[:_DRAWN]
-    if machine in ranked and machine not in keys:
-        keys = [*keys[:-1], machine]
-    return keys
-
-
-def _mean_quantiles(results, part):
-    return np.mean([result.detail["margins"][f"{part}_quantiles"] for result in results], axis=0)
-
-
-class Influence(NamedTuple):
-    """What the parameters of a method do to its accuracy, one figure per parameter."""
-
-    key: str
-    figures: list[Markup]
-
-
-def _influences(comparison, done, styles):
-    found = []
-    for row in comparison.rows:
-        profiles = {name: _profile(done[row.method], name) for name in _searched(comparison.plan, row.method)}
-        profiles = {name: profile for name, profile in profiles.items() if len(profile.values) > 1}
-        if profiles:
-            figures = [_curve(row, name, profiles, styles[row.method]) for name in profiles]
-            found.append(Influence(row.method, figures))
-    return found
-
-
-def _curve(row, name, profiles, style):
-    """Draw the accuracy along one parameter; the figures of one method share their vertical axis."""
-    figure, axes = new_figure(230, 150)
-    values, mean, spread = profiles[name]
-    axes.fill_between(values, mean - spread, mean + spread, color=style.color, alpha=0.15, linewidth=0)
-    named(axes.plot(values, mean, linewidth=2.0, **style._asdict()), f"{row.label}, {name}")
-    axes.plot(values, mean, "o", color=style.color, markersize=4)
-    if min(values) > 0 and max(values) / min(values) > 4:
-        axes.set_xscale("log", base=_base(values))
-        axes.set_xticks(values)
-        axes.minorticks_off()
-    low = min(float((each.mean - each.spread).min()) for each in profiles.values())
-    high = max(float((each.mean + each.spread).max()) for each in profiles.values())
-    room = 0.05 * (high - low) or 0.05
-    axes.set(title=name, ylim=(low - room, high + room))
-    return Markup(inline_svg(figure, f"{row.label}: accuracy by {name}"))
-
-
-def _base(values):
-    """Return 2 if all values are powers of two, else 10: what the axis shows as powers."""
-    exponents = np.log2(values)
-    return 2 if np.allclose(exponents, np.round(exponents)) else 10
-
-
-def _searched(plan, key):
-    return [name for name, values in plan.grids[key].items() if len(values) > 1]
-
-
-class Profile(NamedTuple):
-    """Values of a parameter, with mean and standard deviation of the inner accuracy at each."""
-
-    values: list
-    mean: np.ndarray
-    spread: np.ndarray
-
-
-def _profile(results, name):
-    """Return the inner accuracy along a parameter when the other parameters are at their best.
-
-    A setting that could not be fitted has no accuracy; a value without any is left out.
-    """
-    values = np.unique(results[0].detail["influence"]["settings"][name])
-    curves = []
-    for result in results:
-        influence = result.detail["influence"]
-        column = np.array(influence["settings"][name])
-        scores = np.array([-np.inf if score is None else score for score in influence["scores"]])
-        curves.append([scores[column == value].max() for value in values])
-    kept = np.isfinite(curves).all(axis=0)
-    curves = np.array(curves)[:, kept]
-    return Profile(values[kept].tolist(), curves.mean(axis=0), curves.std(axis=0))
-
-
 def _statistics(done):
     """Mean over the splits of each margin statistic, by method and part."""
     names = ("minimum", "quantile_0.05", "median", "mean", "variance", "semi_variance", "share_below_zero")
@@ -259,8 +190,8 @@ def _statistics(done):
 def _data_code(source):
     """Python that reads the data: what to import, the statement, and the names of features and labels."""
     if source["kind"] == "file":
-        target = "" if source["target"] is None else f", target={source['target']!r}"
-        return "read_file", f"data = read_file({source['path']!r}{target})", ("data.X", "data.y")
+        given = [f", {name}={source[name]!r}" for name in ("target", "encoding") if source.get(name) is not None]
+        return "read_file", f"data = read_file({source['path']!r}{''.join(given)})", ("data.X", "data.y")
     if source["kind"] == "name":
         folder = "" if source["data_dir"] is None else f", data_dir={source['data_dir']!r}"
         return "load", f"data = load({source['name']!r}{folder})", ("data.X", "data.y")
@@ -302,12 +233,14 @@ def repeat_code(comparison: Comparison) -> str:
     source = about["source"]
     given = {"file": "path", "name": "name"}.get(source["kind"])
     arguments = [repr(source[given])] if given else ["X", "y"]
-    for name in ("target", "data_dir"):
+    for name in ("target", "data_dir", "encoding"):
         if source.get(name) is not None:
             arguments.append(f"{name}={source[name]!r}")
     if about["methods"] is not None:
         arguments.append(f"methods={about['methods']!r}")
     arguments += [f"splits={plan.splits}", f"repeats={plan.repeats}", f"seed={plan.seed}"]
+    if plan.scoring != "accuracy":
+        arguments.append(f"scoring={plan.scoring!r}")
     if about["quick"]:
         arguments.append("quick=True")
     return (

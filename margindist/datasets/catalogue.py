@@ -5,7 +5,6 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -17,6 +16,7 @@ import scipy.sparse as sp
 from margindist.datasets.dataset import DataError, Dataset
 from margindist.datasets.openml import read_openml
 from margindist.datasets.readers import FILE_ENDINGS, read_file
+from margindist.suggestions import nearest
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ def find(name, *, paper=None):
         raise DataError(f"The papers call different data {name!r}; choose one of {listed}.")
     known = [entry.name for entry in entries] if paper is None else []
     known += [printed.name for entry in entries for printed in entry.printed if paper in (None, printed.paper)]
-    near = ", ".join(dict.fromkeys(get_close_matches(str(name), known, n=3)))
+    near = ", ".join(nearest(str(name), known))
     where = "the catalogue" if paper is None else f"the tables of {paper}"
-    raise DataError(f"There is no data set {name!r} in {where}" + (f"; did you mean {near}?" if near else "."))
+    raise DataError(f"There is no data set {name!r} in {where}; did you mean {near}?")
 
 
 def load(name, *, data_dir=None, paper=None):

@@ -7,16 +7,19 @@ say nothing, and what is text.
 import contextlib
 import hashlib
 import lzma
+import re
 import zlib
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
+from margindist.suggestions import nearest
+
 NAN = frozenset(("nan", "NaN", "NAN", "-nan", "-NaN"))  # as programs write missing numbers
-MISSING = NAN | {"", "?", "NA", "N/A", "#N/A", "null", "NULL", "None"}
+MISSING = NAN | {"", "?", "NA", "N/A", "n/a", "N/a", "n.a.", "N.A.", "#N/A", "<NA>", "null", "NULL", "None"}
+MISSING_NUMBERS = MISSING | {"-", "--"}  # in columns of numbers: a class may be called so
 TARGET_NAMES = (
     "target",
     "class",
@@ -30,6 +33,8 @@ TARGET_NAMES = (
     "category",
 )
 _FEWEST_ROWS_OF_IDENTIFIER = 20
+_IDENTIFIER_NAME = re.compile(r"(.*[_ .-])?(id|ids|idx|index|no|nr|number|key|uuid|rowid|unnamed: 0)", re.IGNORECASE)
+_MOST_CLASSES = 30  # of a column that is guessed to be the target
 _STACKED_ROWS = 2048
 _BLOCK = 1 << 18  # numbers copied at a time
 
@@ -289,7 +294,9 @@ def table_to_dataset(table, *, target, name, file, source):
         notes.append(f"{counted(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
         columns = [_rows(column, keep) for column in columns]
     y = labels_of(columns[chosen])
-    _check_levels(_levels_of(columns[chosen]), len(y), file, f"the target column {target_name!r}")
+    levels = _levels_of(columns[chosen])
+    _check_levels(levels, len(y), file, f"the target column {target_name!r}")
+    notes += _alike_notes(levels)
     kept = _informative(table, columns, chosen, notes)
     if not kept:
         raise DataError(
@@ -298,6 +305,34 @@ def table_to_dataset(table, *, target, name, file, source):
     names = tuple(table.names[k] for k in kept)
     X = feature_table(names, [columns[k] for k in kept])
     return Dataset(name, X, y, names, target_name, None, "", source, tuple(notes))
+
+
+def _alike_notes(levels):
+    """A sentence, in a list, on labels that differ only in their spelling."""
+    groups = {}
+    for level in map(str, levels.tolist()):
+        groups.setdefault(same_spelling(level), []).append(level)
+    alike = [" and ".join(map(repr, group)) for group in groups.values() if len(group) > 1]
+    if not alike:
+        return []
+    return [
+        f"Labels that differ only in upper and lower case or blanks count as different classes: {', '.join(alike)}."
+    ]
+
+
+def same_spelling(label):
+    """Return what labels have in common that differ only in case, blanks, or how a number is written.
+
+    Examples
+    --------
+    >>> [same_spelling(label) for label in (" True", "A  b", "1.0")]
+    ['true', 'a b', '1']
+    """
+    text = " ".join(str(label).split()).casefold()
+    try:
+        return f"{float(text):.15g}"
+    except ValueError:
+        return text
 
 
 def check_labels(y, name, what="the target"):
@@ -339,21 +374,28 @@ def _choose(table, target, name, notes):
             chosen = lowered.index(known)
             notes.append(f"The column {names[chosen]!r} was taken as the target, because of its name.")
             return chosen
-    last, first = len(names) - 1, 0
-    if _endless(table.columns[last]) and not _endless(table.columns[first]):
-        notes.append(
-            f"The first column, {names[first]!r}, was taken as the target, because it has few different values and the "
-            "last has many."
-        )
-        return first
-    notes.append(f"The last column, {names[last]!r}, was taken as the target.")
-    return last
+    last = len(names) - 1
+    candidates = [k for k, column in enumerate(table.columns) if _looks_like_classes(column)]
+    others = ", ".join(repr(names[k]) for k in candidates if k != last)
+    if last in candidates or not candidates:
+        too = f" --target chooses another; these look like classes too: {others}." if others and candidates else ""
+        notes.append(f"The last column, {names[last]!r}, was taken as the target.{too}")
+        return last
+    if len(candidates) == 1:
+        notes.append(f"The column {others} was taken as the target: no other looks like classes.")
+        return candidates[0]
+    raise DataError(
+        f"{name}: several columns look like classes, and the last one does not: {others}; name the target with "
+        "--target (in Python: target=)."
+    )
 
 
-def _endless(column):
-    """Whether a column has too many different values for a target."""
-    present = ~_missing(column)
-    return _continuous(_levels_of(_rows(column, present)), int(present.sum()))
+def _looks_like_classes(column):
+    """Whether a column is text or whole numbers, with at least two and few different values for so many rows."""
+    levels = _levels_of(_rows(column, ~_missing(column)))
+    if levels.dtype.kind == "f":
+        return False
+    return 2 <= len(levels) <= min(_MOST_CLASSES, max(2, len(_missing(column)) // 5))
 
 
 def _levels_of(column):
@@ -367,8 +409,7 @@ def _find(names, target, name):
     try:
         number = int(target)
     except (TypeError, ValueError):
-        near = get_close_matches(str(target), names, n=3, cutoff=0.5) or list(names[:5])
-        listed = ", ".join(map(repr, near))
+        listed = ", ".join(map(repr, nearest(str(target), names)))
         raise DataError(f"{name}: there is no column {target!r}; did you mean one of {listed}?") from None
     if not -len(names) <= number < len(names):
         raise DataError(f"{name}: there is no column {number}; columns are numbered from 0 to {len(names) - 1}.")
@@ -384,14 +425,14 @@ def _informative(table, columns, target, notes):
             continue
         if _constant(column):
             constant.append(names[k])
-        elif _identifier(table.columns[k]):
+        elif _identifier(table.columns[k], names[k]):
             (unique if isinstance(column, Text) else running).append(names[k])
         else:
             kept.append(k)
     for dropped, why in (
         (constant, "the same value in every row"),
         (unique, "a different text in every row"),
-        (running, "a running number of the rows"),
+        (running, "a different whole number in every row, which tells rows apart and no more,"),
     ):
         if dropped:
             listed = ", ".join(map(repr, dropped[:5])) + (f" and {len(dropped) - 5} more" if len(dropped) > 5 else "")
@@ -406,12 +447,18 @@ def _constant(column):
     return len(present) == 0 or (len(present) == len(values) and bool(np.all(present == present[0])))
 
 
-def _identifier(column):
-    """Tell whether a column is text that never repeats, or a running number of the rows."""
+def _identifier(column, name):
+    """Tell whether a column is text that never repeats, or numbers the rows.
+
+    Numbers of rows are whole, never repeat, and leave no gaps, in whatever order, or the column's name says so.
+    """
     if isinstance(column, Text):
         return len(column.codes) >= _FEWEST_ROWS_OF_IDENTIFIER and len(column.levels) == len(column.codes)
     column = _dense(column)
-    return len(column) >= _FEWEST_ROWS_OF_IDENTIFIER and bool(np.all(np.diff(column) == 1.0))
+    if len(column) < _FEWEST_ROWS_OF_IDENTIFIER or not np.all(column == np.floor(column)):
+        return False
+    steps = np.diff(np.sort(column))
+    return bool(np.all(steps == 1.0) or (np.all(steps > 0.0) and _IDENTIFIER_NAME.fullmatch(name.strip())))
 
 
 def _dense(column):

@@ -9,16 +9,17 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
-from margindist.datasets.dataset import MISSING, TARGET_NAMES, DataError, Table, order_levels
+from margindist.datasets.dataset import MISSING, MISSING_NUMBERS, TARGET_NAMES, DataError, Table, Text, order_levels
 from margindist.datasets.fields import BLANKS, BOM, NO_NUMBER, UNSURE, cut, read_blocks, read_number, to_number
+from margindist.datasets.spelled import interpret
 
 _SAMPLE_ROWS = 50
 _FEW_WORDS = 0.2  # a column with a smaller share of words looks like a column of numbers
 _DELIMITERS = b"\t;|,"
 _POINT, _COMMA = b".,"
-_MISSING_SIZES = np.array(sorted(map(len, MISSING)))
+_MISSING_SIZES = np.array(sorted(map(len, MISSING_NUMBERS)))
 _MISSING_WORDS = np.array(
-    [list(word.encode().ljust(_MISSING_SIZES[-1])) for word in sorted(MISSING, key=len)], dtype=np.uint8
+    [list(word.encode().ljust(_MISSING_SIZES[-1])) for word in sorted(MISSING_NUMBERS, key=len)], dtype=np.uint8
 )
 
 
@@ -27,6 +28,10 @@ def read_delimited(opened, name, head, text=()):
 
     Columns named in ``text`` are text, whatever they hold.
     """
+    n_comments = _comment_lines(head)
+    if n_comments:
+        head = head.split(b"\n", n_comments)[-1]
+        whole, opened = opened, lambda: _Blanked(whole(), n_comments)
     delimiter = _sniff_delimiter(head)
     asked, text = frozenset(text), set(text)
     while True:
@@ -42,14 +47,66 @@ def read_delimited(opened, name, head, text=()):
         column.check_finite(name)
     if any(column.has_decimal_commas for column in columns):
         notes = (*notes, "Commas within numbers were taken as decimal points.")
-    finished = []
+    if n_comments:
+        notes = (f"{n_comments} line{'s' if n_comments > 1 else ''} of comment at the top left out.", *notes)
+    finished = {}
     while columns:
         column = columns.pop(0)  # which frees what it was made of
         values, remark = column.finish()
-        finished.append(values)
+        spelled = None if column.name in asked else _spelled(column.name, values)
+        if spelled is not None and not (spelled[0].keys() & (set(names) - {column.name})):
+            finished |= spelled[0]
+            notes = (*notes, spelled[1])
+            continue
+        finished[column.name] = values
         if remark and column.name not in asked:
             notes = (*notes, remark)
-    return Table(names, finished, notes)
+    return Table(tuple(finished), list(finished.values()), notes)
+
+
+def _comment_lines(head):
+    """Return how many lines at the top are comments: they begin with #, or tell Excel the delimiter.
+
+    The last of them is no comment if it has as many delimiters as the line below: then it has the names.
+    """
+    lines = head.removeprefix(BOM).split(b"\n")
+    count = int(lines[0][:4].lower() == b"sep=" and len(lines[0].strip()) == 5)
+    while count < len(lines) - 1 and lines[count].startswith(b"#"):
+        count += 1
+    if 0 < count < len(lines) and lines[count - 1].startswith(b"#"):
+        above, below = lines[count - 1], lines[count]
+        count -= any(above.count(mark) == below.count(mark) > 0 for mark in (b"\t", b";", b"|", b","))
+    return count
+
+
+class _Blanked:
+    """An open file of bytes whose first lines are blank, so that the lines below keep their numbers."""
+
+    def __init__(self, file, n_lines):
+        self._file = file
+        for _ in range(n_lines):
+            file.readline()
+        self._first = b"\n" * n_lines
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self._file.close()
+
+    def read(self, size):
+        """Read some bytes."""
+        first, self._first = self._first, b""
+        return first or self._file.read(size)
+
+
+def _spelled(name, values):
+    """Return the columns of numbers that text spells, such as $1,200 or 31.12.2024, and a sentence, or None."""
+    if not isinstance(values, Text) or not values.levels:
+        return None
+    if not any(letter.isdigit() for letter in values.levels[-1]):  # levels are in order, words come last
+        return None
+    return interpret(name, values)
 
 
 def _read(file, name, delimiter, text):
@@ -390,5 +447,5 @@ def _is_number(field):
 
 
 def _all_numbers(fields):
-    present = [field for field in fields if field not in MISSING]
+    present = [field for field in fields if field not in MISSING_NUMBERS]
     return bool(present) and all(map(_is_number, present))

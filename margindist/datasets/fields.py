@@ -34,6 +34,21 @@ _REASONS = {
 }
 
 
+class NotUTF8(DataError):
+    """Text in another encoding, or damaged.
+
+    Parameters
+    ----------
+    sentence : str
+    line : int
+        Of the first byte that is not UTF-8.
+    """
+
+    def __init__(self, sentence, line):
+        super().__init__(sentence)
+        self.line = line
+
+
 class Block(NamedTuple):
     """Rows of text: field ``k`` of row ``i`` is field ``row_ends[i - 1] + k``."""
 
@@ -205,8 +220,10 @@ def _check_text(text, lines_before, name):
             text.decode()
         except UnicodeDecodeError as error:
             line = lines_before + text.count(b"\n", 0, error.start) + 1
-            raise DataError(
-                f"{name}, line {line}: byte {text[error.start]:#04x} is not UTF-8; save the file as UTF-8 text."
+            raise NotUTF8(
+                f"{name}, line {line}: byte {text[error.start]:#04x} is not UTF-8; name the file's encoding "
+                "(--encoding), or save it as UTF-8 text.",
+                line,
             ) from None
     zero = text.find(b"\0")
     if zero >= 0:

@@ -15,6 +15,7 @@ from margindist.datasets.dataset import (
     order_levels,
 )
 from margindist.datasets.sources import Stamp, files_in
+from margindist.datasets.spelled import date_parts, date_sentence
 from margindist.spaces.partitions import Piece
 
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # the row names that pandas stores beside the columns
@@ -33,16 +34,36 @@ def read_parquet(path, name):
         raise DataError(f"{name}: two columns have the same name.")
     if not stored.num_rows:
         raise DataError(f"{name}: the file has no rows.")
-    columns = {}
+    columns, notes = {}, []
     for column, kind in kinds.items():
-        if kind == "text":
+        if kind is None and _is_date(stored.schema.field(column).type):
+            parts = _date_parts(column, stored[column])
+            columns |= parts
+            notes.append(date_sentence(column, parts))
+        elif kind == "text":
             columns[column] = _text(stored[column])
         elif kind is not None:
             columns[column] = np.array(_numbers(stored[column]), dtype=np.float64)
             if np.isinf(columns[column]).any():
                 raise DataError(f"{name}: the column {column!r} has infinite values.")
-    left_out = [f"{column!r} ({stored.schema.field(column).type})" for column in kinds if column not in columns]
-    return Table(tuple(columns), list(columns.values()), _note(left_out))
+    types = {column: stored.schema.field(column).type for column in kinds}
+    left_out = [f"{name!r} ({kind})" for name, kind in types.items() if kinds[name] is None and not _is_date(kind)]
+    return Table(tuple(columns), list(columns.values()), (*notes, *_note(left_out)))
+
+
+def _is_date(kind):
+    import pyarrow.types as types
+
+    return types.is_date(kind) or types.is_timestamp(kind)
+
+
+def _date_parts(name, column):
+    import pyarrow as pa
+
+    moments = _plain(column).cast(pa.timestamp("s"), safe=False).to_numpy(zero_copy_only=False)
+    moments = moments.astype("datetime64[s]")
+    with_hours = bool((moments != moments.astype("datetime64[D]"))[~np.isnat(moments)].any())
+    return date_parts(name, moments, with_hours)
 
 
 def _note(left_out):

@@ -2,15 +2,26 @@
 
 import bz2
 import gzip
+import io
 import lzma
+import os
 import re
+import sys
 from functools import partial
 from pathlib import Path
 
+from margindist.datasets import text_encoding
 from margindist.datasets.arff import read_arff
-from margindist.datasets.dataset import DataError, Dataset, check_labels, one_sentence, table_to_dataset
+from margindist.datasets.dataset import (
+    DataError,
+    Dataset,
+    Table,
+    check_labels,
+    one_sentence,
+    table_to_dataset,
+)
 from margindist.datasets.delimited import read_delimited
-from margindist.datasets.fields import BOM
+from margindist.datasets.fields import BOM, NotUTF8
 from margindist.datasets.npz import read_npz
 from margindist.datasets.parquet import read_parquet
 from margindist.datasets.svmlight import read_svmlight
@@ -34,10 +45,21 @@ FILE_ENDINGS = (
     "",
 )
 _MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
+# Formats that are not read: whether they may be ZIP files, endings, first bytes, what they are, how pandas reads them.
+_OTHER_FORMATS = (
+    (True, (".xlsx", ".xlsm", ".xls", ".ods"), (b"\xd0\xcf\x11\xe0",), "spreadsheets are", "read_excel"),
+    (False, (".json", ".jsonl", ".ndjson"), (b'{"', b'[{"', b"[{", b"{\n"), "JSON is", "read_json"),
+    (False, (".feather", ".arrow", ".ipc"), (b"ARROW1", b"FEA1"), "Feather files are", "read_feather"),
+    (False, (".pkl", ".pickle"), (b"\x80\x04", b"\x80\x05"), "pickles, which can run any code, are", "read_pickle"),
+    (False, (".dta",), (), "Stata files are", "read_stata"),
+    (False, (".sav",), (b"$FL2",), "SPSS files are", "read_spss"),
+    (False, (".sas7bdat", ".xpt"), (), "SAS files are", "read_sas"),
+    (False, (".h5", ".hdf5", ".hdf"), (b"\x89HDF",), "HDF files are", "read_hdf"),
+)
 _SVMLIGHT_LINE = re.compile(rb"\s*[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)+\s*(#.*)?$", re.IGNORECASE)
 
 
-def read_file(path, *, target=None, text=()):
+def read_file(path, *, target=None, text=(), encoding=None):
     r"""Read a data set from a CSV, Parquet, LIBSVM/svmlight, ARFF or NPZ file.
 
     The format is chosen by the file's ending, and by its content where the ending says nothing. Text formats may be
@@ -46,14 +68,16 @@ def read_file(path, *, target=None, text=()):
     Parameters
     ----------
     path : str or path-like
-        The file.
+        The file, or ``"-"`` for the standard input.
     target : str, int, False or None, default=None
         Target column of a table by its name or its number (from 0, or from the end: -1 is the last); the key of an NPZ
-        file. None guesses: a column called target, class, label, y or the like, else the last one, or the first
-        where that has few different values and the last has many. False reads a table without a target, as for
-        prediction: ``y`` is None and no row or column is left out.
+        file. None guesses: a column called target, class, label, y or the like, else the last one if it looks like
+        classes, else the only one that does; where several do, an error lists them. False reads a table without a
+        target, as for prediction: ``y`` is None and no row or column is left out.
     text : iterable of str, default=()
         Columns of a delimited file to read as text, whatever they hold: 007 stays 007.
+    encoding : str, default=None
+        Of a text file, as Python names it. None recognises UTF-8, UTF-16 and cp1252.
 
     Returns
     -------
@@ -68,8 +92,12 @@ def read_file(path, *, target=None, text=()):
     Notes
     -----
     A table's first line is taken as names where it has no number above a column of numbers, or holds the name of a
-    target, or differs from everything below it. LIBSVM text is read in blocks: the peak in memory is the arrays and a
-    few MB.
+    target, or differs from everything below it. Lines at the top that begin with # are comments.
+
+    A column whose values are all numbers as people write them (1,234.50, 12 %, $5, 1.234,5) or dates (2024-12-31,
+    31.12.2024 23:59) is read as numbers: a date as its days since 1970, year, month, day, weekday (Monday is 1) and
+    hour. ``n/a`` and the like are missing, and so is a dash among numbers. LIBSVM text is read in blocks: the peak in
+    memory is the arrays and a few MB.
 
     Examples
     --------
@@ -83,57 +111,128 @@ def read_file(path, *, target=None, text=()):
     >>> data.notes
     ("The last column, 'species', was taken as the target.",)
     """
-    path = Path(path)
-    name, label = path.name, _stem(path)
-    if path.is_dir():
-        raise DataError(f"{path}: expected a file, got a folder.")
-    if not path.exists():
-        raise DataError(f"{path}: there is no such file.")
-    head = _head(path, open)
-    ending = path.suffix.lower()
-    by_content = (opener for magic, opener in _MAGIC.items() if head.startswith(magic))
-    unpack = _OPENERS.get(ending) or next(by_content, None)
+    if os.fspath(path) == "-":
+        content = sys.stdin.buffer.read()
+        opened, path, name, label = partial(io.BytesIO, content), None, "standard input", "stdin"
+    else:
+        path = Path(path)
+        name, label = path.name, _stem(path)
+        if path.is_dir():
+            raise DataError(f"{path}: expected a file, got a folder.")
+        if not path.exists():
+            raise DataError(f"{path}: there is no such file.")
+        opened = partial(open, path, "rb")
+    head = _head(opened, name)
+    ending = "" if path is None else path.suffix.lower()
+    unpack = _OPENERS.get(ending) or next((opener for magic, opener in _MAGIC.items() if head.startswith(magic)), None)
     if unpack is not None:
-        head = _head(path, unpack)
-    opened = partial(unpack or open, path, "rb")
-    inner = Path(path.stem) if ending in _OPENERS else path
+        opened = partial(unpack, path, "rb") if path is not None else lambda: unpack(io.BytesIO(content), "rb")
+        head = _head(opened, name)
+    inner = Path(path.stem if ending in _OPENERS else path.name) if path is not None else Path()
+    _refuse_other_formats(inner.suffix.lower(), head, name)
     kind = _FORMATS.get(inner.suffix.lower()) or _sniff(head)
-    if unpack is not None and kind in ("parquet", "npz"):
-        raise DataError(f"{name}: {kind} files are compressed inside; unpack it first.")
+    if kind in ("parquet", "npz"):
+        if unpack is not None:
+            raise DataError(f"{name}: {kind} files are compressed inside; unpack it first.")
+        if path is None:
+            raise DataError(f"{name}: {kind} files are not read from the standard input; name the file instead.")
     if kind == "npz":
         return read_npz(path, label, target)
-    if kind == "svmlight":
-        return _read_svmlight(opened, path, label, target)
-    with one_sentence(name):
-        if kind == "parquet":
+    source = name if path is None else str(path)
+    if kind == "parquet":
+        with one_sentence(name):
             table = read_parquet(path, name)
-        elif kind == "arff":
-            table = read_arff(opened, name)
-        else:
-            table = read_delimited(opened, name, head, text)
-    return table_to_dataset(table, target=target, name=label, file=name, source=str(path))
+    else:
+        found = _read_text(kind, opened, head, name, target, text, encoding)
+        if kind == "svmlight":
+            X, y, notes = found
+            return Dataset(label, X, y, (), "label", None, "", source, notes)
+        table = found
+    return table_to_dataset(table, target=target, name=label, file=name, source=source)
 
 
-def _head(path, opener):
+def _read_text(kind, opened, head, name, target, text, encoding):
+    """Read a text format, from whatever encoding."""
+    notes = ()
+    told = encoding
+    if encoding is not None or head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
+        told = text_encoding.recognised(head) if encoding is None else text_encoding.checked(encoding, name)
+    if told not in (None, "utf-8"):
+        opened = text_encoding.recoded(opened, told, name)
+        head = _head(opened, name)
+        if encoding is None:
+            notes = (f"The text was read as {told.upper()}.",)
+    try:
+        return _with_notes(_parse(kind, opened, head, name, target, text), notes)
+    except NotUTF8 as error:
+        if encoding is not None or kind == "svmlight" or not text_encoding.is_cp1252(opened):
+            raise
+        line = error.line
+    opened = text_encoding.recoded(opened, "cp1252", name)
+    found = _parse(kind, opened, _head(opened, name), name, target, text)
+    letters = _letters_of(opened, line)
+    notes = (
+        f"The text is not UTF-8 and was read as cp1252 (Western European Windows): line {line} has {letters!r}. "
+        "--encoding names another.",
+    )
+    return _with_notes(found, notes)
+
+
+def _parse(kind, opened, head, name, target, text):
+    with one_sentence(name):
+        if kind == "svmlight":
+            return _read_svmlight(opened, name, target)
+        if kind == "arff":
+            return read_arff(opened, name)
+        return read_delimited(opened, name, head, text)
+
+
+def _with_notes(found, notes):
+    if isinstance(found, Table):
+        return found._replace(notes=(*notes, *found.notes))
+    return (*found[:2], (*notes, *found[2]))
+
+
+def _letters_of(opened, line):
+    """Return the word with the first letter beyond ASCII in a line of a file."""
+    with opened() as file:
+        for _ in range(line - 1):
+            file.readline()
+        content = file.readline().decode()
+    words = (word for word in re.findall(r"\w+|[^\w\s]+", content) if not word.isascii())
+    return next(words, content.strip()[:20])
+
+
+def _refuse_other_formats(ending, head, name):
+    """Raise an error for files that are no format of ours, with what to do."""
+    content = head[:4] == b"PK\x03\x04" and b"[Content_Types].xml" in head  # of office programs
+    for known, endings, magics, what, call in _OTHER_FORMATS:
+        if ending in endings or any(head.lstrip().startswith(magic) for magic in magics) or (known and content):
+            raise DataError(
+                f"{name}: {what} not read; save it as CSV, or in Python: pandas.{call}({name!r}).to_csv('data.csv', "
+                "index=False)."
+            )
+
+
+def _head(opened, name):
     """Return the first bytes of a file; raise an error if there are none."""
-    with one_sentence(path.name), opener(path, "rb") as file:
+    with one_sentence(name), opened() as file:
         head = file.read(1 << 16)
     if not head:
-        raise DataError(f"{path.name}: the file is empty.")
+        raise DataError(f"{name}: the file is empty.")
     return head
 
 
-def _read_svmlight(opened, path, label, target):
-    name = path.name
+def _read_svmlight(opened, name, target):
     if target not in (None, False):
         raise DataError(f"{name}: LIBSVM text has its label first in each line, so target cannot be {target!r}.")
-    with one_sentence(name), opened() as file:
+    with opened() as file:
         X, y, notes = read_svmlight(file, name)
     if not len(y):
         raise DataError(f"{name}: the file has no rows.")
     if target is None:
         check_labels(y, name, "the labels")
-    return Dataset(label, X, y, (), "label", None, "", str(path), notes)
+    return X, y, notes
 
 
 def _sniff(head):

@@ -1,0 +1,287 @@
+"""The pictures of a comparison's report, each a small function of stored results."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from markupsafe import Markup
+
+from margindist.compare.closer_look import BINS, RATES
+from margindist.compare.comparison import QUANTILES, Comparison, Score
+from margindist.compare.scoring import LABELS
+from margindist.methods import BY_KEY
+from margindist.runs.figures import inline_svg, named, new_figure
+
+_DRAWN = 6  # methods of one kind per figure; more could not be told apart
+_BARS = 12
+_LETTERS = 28  # of a column's name
+
+
+def looks_of(comparison: Comparison, key: str, part: str) -> list[Any]:
+    """Return a part of the closer look at a method, from every split that has it."""
+    return [look.detail[part] for look in comparison.looks if look.cell.method == key and look.detail.get(part)]
+
+
+def time_and_score(comparison: Comparison, styles: dict) -> Markup:
+    """Draw what methods score against the time a fit takes; numbers are ranks."""
+    figure, axes = new_figure(460, 300)
+    score = Score(comparison.plan.scoring)
+    base = float(score.text(comparison.baseline))
+    points = [(row.fit_seconds, float(score.text(row.score))) for row in comparison.rows]
+    values = sorted(value for _, value in points)
+    low, high = values[0], values[-1]
+    room = 0.08 * (high - low) or 0.02
+    axes.set_xscale("log")
+    for row, (seconds, value) in reversed(list(zip(comparison.rows, points))):
+        color = styles[row.method].color
+        ranked = row.rank is not None
+        drawn = axes.plot(
+            seconds, value, "s" if row.kernel else "o", markersize=11, color=color,
+            markerfacecolor=color if ranked else "none", markeredgecolor=color,
+        )  # fmt: skip
+        named(drawn, f"{row.label}: {score.spread(row)}")
+        if ranked:
+            axes.annotate(str(row.rank), (seconds, value), color="white", ha="center", va="center", fontsize=6.5)
+    if low - room <= base <= high + room:
+        axes.axhline(base, color="#767676", linewidth=1.2, linestyle="--")
+    axes.set(xlabel="processor time of one fit, in seconds", ylabel=LABELS[score.name], ylim=(low - room, high + room))
+    if score.name == "log_loss":
+        axes.invert_yaxis()
+    return Markup(inline_svg(figure, f"{LABELS[score.name]} of every method against the time of a fit"))
+
+
+def learning_curve(comparison: Comparison, styles: dict) -> Markup | None:
+    """Draw the score after fits to parts of the training rows."""
+    figure, axes = new_figure(460, 280)
+    for key in comparison.looked_at:
+        sizes, mean, spread = learning(looks_of(comparison, key, "learning"))
+        if len(sizes) < 2:
+            return None
+        style = styles[key]
+        axes.fill_between(sizes, mean - spread, mean + spread, color=style.color, alpha=0.12, linewidth=0)
+        named(axes.plot(sizes, mean, linewidth=2.2, **style._asdict()), BY_KEY[key].label)
+        axes.plot(sizes, mean, "o", color=style.color, markersize=4)
+    name = "accuracy" if comparison.plan.scoring == "log_loss" else comparison.plan.scoring
+    axes.set(xlabel="rows in training", ylabel=LABELS[name], xlim=(0, None))
+    return Markup(inline_svg(figure, f"{LABELS[name]} against the number of training rows"))
+
+
+def learning(curves: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return sizes that every split has, with mean and standard deviation of the score at each."""
+    if not curves:
+        return np.empty(0), np.empty(0), np.empty(0)
+    length = min(map(len, curves))
+    table = np.array([curve[-length:] for curve in curves], dtype=float)
+    return table[:, :, 0].mean(axis=0), table[:, :, 1].mean(axis=0), table[:, :, 1].std(axis=0)
+
+
+def two_class_curves(comparison: Comparison, styles: dict) -> list[Markup]:
+    """Draw the ROC and the precision-recall curve, means over the splits, if there are two classes."""
+    found = []
+    rare = comparison.plan.positive
+    counts = comparison.about["classes"]
+    wanted = (
+        ("roc", "ROC", f"share of other rows taken for {rare}", f"share of {rare} found (recall)"),
+        (
+            "precision",
+            "Precision and recall",
+            f"share of {rare} found (recall)",
+            f"share of {rare} among those named so",
+        ),
+    )
+    for part, title, xlabel, ylabel in wanted:
+        curves = {key: looks_of(comparison, key, part) for key in comparison.looked_at}
+        if not all(curves.values()):
+            continue
+        figure, axes = new_figure(340, 300)
+        chance = RATES if part == "roc" else np.full_like(RATES, counts[rare] / sum(counts.values()))
+        axes.plot(RATES, chance, color="#767676", linewidth=1.0, linestyle="--")
+        for key in reversed(list(curves)):
+            named(
+                axes.plot(RATES, np.mean(curves[key], axis=0), linewidth=2.2, **styles[key]._asdict()),
+                BY_KEY[key].label,
+            )
+        labels = [_plain(text) for text in (xlabel, ylabel)]
+        axes.set(title=title, xlabel=labels[0], ylabel=labels[1], xlim=(0.0, 1.0), ylim=(0.0, 1.02))
+        found.append(Markup(inline_svg(figure, f"{title} of {', '.join(BY_KEY[key].label for key in curves)}")))
+    return found
+
+
+def calibration_curve(comparison: Comparison, styles: dict) -> Markup | None:
+    """Draw how often what was claimed with some probability was true."""
+    figure, axes = new_figure(340, 300)
+    axes.plot([0.0, 1.0], [0.0, 1.0], color="#767676", linewidth=1.0, linestyle="--")
+    for key in reversed(comparison.looked_at):
+        sums = looks_of(comparison, key, "calibration")
+        if not sums:
+            return None
+        rows, claimed, true = np.sum(sums, axis=0)
+        filled = rows >= max(1, rows.sum() / (10 * BINS))  # a bin of few rows is noise
+        curve = claimed[filled] / rows[filled], true[filled] / rows[filled]
+        named(axes.plot(*curve, linewidth=2.2, **styles[key]._asdict()), BY_KEY[key].label)
+        axes.plot(*curve, "o", color=styles[key].color, markersize=4)
+    what = comparison.plan.positive or "the predicted class"
+    axes.set(
+        title="Calibration", xlabel=_plain(f"probability claimed for {what}"), ylabel="share that was so",
+        xlim=(0.0, 1.0), ylim=(0.0, 1.02),
+    )  # fmt: skip
+    return Markup(inline_svg(figure, "Probabilities claimed against shares that were so"))
+
+
+class Importance(NamedTuple):
+    """The features that matter to a method, the figure and what its bars are."""
+
+    figure: Markup
+    kind: str
+    hidden: int
+
+
+def importance(comparison: Comparison, key: str, styles: dict) -> Importance | None:
+    """Draw the features that matter most: by how much the score falls without them, or by their weights."""
+    for kind in ("importance", "weights"):
+        found = looks_of(comparison, key, kind)
+        if found:
+            break
+    else:
+        return None
+    names = list(dict.fromkeys(name for split in found for name in split))
+    values = np.array([[split.get(name, 0.0) for name in names] for split in found])
+    order = np.argsort(-values.mean(axis=0), kind="stable")[:_BARS][::-1]
+    figure, axes = new_figure(460, 60 + 18 * len(order))
+    places = np.arange(len(order))
+    axes.barh(places, values.mean(axis=0)[order], xerr=values.std(axis=0)[order], height=0.62, color=styles[key].color,
+              error_kw={"ecolor": "#767676", "elinewidth": 1.0})  # fmt: skip
+    axes.set_yticks(places, [_plain(names[k]) for k in order])
+    axes.grid(visible=False, axis="y")
+    fall = "fall of the score when the column is shuffled"
+    axes.set_xlabel(fall if kind == "importance" else "largest weight of the column, in absolute value")
+    described = f"The columns that matter most to {BY_KEY[key].label}"
+    return Importance(Markup(inline_svg(figure, described)), kind, len(names) - len(order))
+
+
+def _plain(text):
+    """A name in a figure: short, and without dollar signs, which would begin a formula."""
+    text = " ".join(str(text).split())
+    short = text if len(text) <= _LETTERS + 30 else f"{text[: _LETTERS + 29]}…"
+    return short.replace("$", r"\$")
+
+
+class Panel(NamedTuple):
+    """A figure with the methods drawn in it."""
+
+    figure: Markup
+    keys: list[str]
+    others: int
+
+
+def distributions(comparison, done, styles):
+    """Cumulative margin distributions, one panel for linear methods and one for kernel methods."""
+    panels = []
+    for kernel, title in ((False, "Linear methods"), (True, "Methods with the RBF kernel")):
+        ranked = [row.method for row in comparison.rows if row.kernel == kernel]
+        keys = _shown(ranked, "svc" if kernel else "linearsvc")
+        if keys:
+            panels.append(Panel(_cumulative(title, keys, done, styles), keys, len(ranked) - len(keys)))
+    return panels
+
+
+def _cumulative(title, keys, done, styles):
+    """Draw the share of rows up to each margin: thin lines are training parts, bold ones test parts."""
+    figure, axes = new_figure(460, 320)
+    curves = {(key, part): _mean_quantiles(done[key], part) for key in keys for part in ("train", "test")}
+    low = min(np.quantile(curve, 0.01) for curve in curves.values())
+    high = max(np.quantile(curve, 0.99) for curve in curves.values())
+    axes.axvline(0.0, color="#767676", linewidth=1.0)
+    for key in reversed(keys):
+        for part, width in (("train", 1.0), ("test", 2.2)):
+            drawn = axes.plot(curves[key, part], QUANTILES, linewidth=width, **styles[key]._asdict())
+            named(drawn, f"{BY_KEY[key].label}, {part}")
+    axes.set(
+        title=title, xlabel="margin (1 = root mean square in training)", ylabel="share of rows up to this margin",
+        ylim=(0.0, 1.0), xlim=(low, high) if low < high else None,
+    )  # fmt: skip
+    labels = ", ".join(BY_KEY[key].label for key in keys)
+    return Markup(inline_svg(figure, f"{title}: cumulative margin distributions of {labels}"))
+
+
+def _shown(ranked, machine):
+    """The best methods of one kind, and the support vector machine in any case."""
+    keys = ranked[:_DRAWN]
+    if machine in ranked and machine not in keys:
+        keys = [*keys[:-1], machine]
+    return keys
+
+
+def _mean_quantiles(results, part):
+    return np.mean([result.detail["margins"][f"{part}_quantiles"] for result in results], axis=0)
+
+
+class Influence(NamedTuple):
+    """What the parameters of a method do to its score, one figure per parameter."""
+
+    key: str
+    figures: list[Markup]
+
+
+def influences(comparison, done, styles):
+    """Return what the parameters do, method by method."""
+    found = []
+    for row in comparison.rows:
+        profiles = {name: _profile(done[row.method], name) for name in _searched(comparison.plan, row.method)}
+        profiles = {name: profile for name, profile in profiles.items() if len(profile.values) > 1}
+        if profiles:
+            figures = [_curve(row, name, profiles, styles[row.method]) for name in profiles]
+            found.append(Influence(row.method, figures))
+    return found
+
+
+def _curve(row, name, profiles, style):
+    """Draw the inner score along one parameter; the figures of one method share their vertical axis."""
+    figure, axes = new_figure(230, 150)
+    values, mean, spread = profiles[name]
+    axes.fill_between(values, mean - spread, mean + spread, color=style.color, alpha=0.15, linewidth=0)
+    named(axes.plot(values, mean, linewidth=2.0, **style._asdict()), f"{row.label}, {name}")
+    axes.plot(values, mean, "o", color=style.color, markersize=4)
+    if min(values) > 0 and max(values) / min(values) > 4:
+        axes.set_xscale("log", base=_base(values))
+        axes.set_xticks(values)
+        axes.minorticks_off()
+    low = min(float((each.mean - each.spread).min()) for each in profiles.values())
+    high = max(float((each.mean + each.spread).max()) for each in profiles.values())
+    room = 0.05 * (high - low) or 0.05
+    axes.set(title=name, ylim=(low - room, high + room))
+    return Markup(inline_svg(figure, f"{row.label}: score by {name}"))
+
+
+def _base(values):
+    """Return 2 if all values are powers of two, else 10: what the axis shows as powers."""
+    exponents = np.log2(values)
+    return 2 if np.allclose(exponents, np.round(exponents)) else 10
+
+
+def _searched(plan, key):
+    return [name for name, values in plan.grids[key].items() if len(values) > 1]
+
+
+class Profile(NamedTuple):
+    """Values of a parameter, with mean and standard deviation of the inner score at each."""
+
+    values: list
+    mean: np.ndarray
+    spread: np.ndarray
+
+
+def _profile(results, name):
+    """Return the inner score along a parameter when the other parameters are at their best.
+
+    A setting that could not be fitted has no score; a value without any is left out.
+    """
+    values = np.unique(results[0].detail["influence"]["settings"][name])
+    curves = []
+    for result in results:
+        influence = result.detail["influence"]
+        column = np.array(influence["settings"][name])
+        scores = np.array([-np.inf if score is None else score for score in influence["scores"]])
+        curves.append([scores[column == value].max() for value in values])
+    kept = np.isfinite(curves).all(axis=0)
+    curves = np.array(curves)[:, kept]
+    return Profile(values[kept].tolist(), curves.mean(axis=0), curves.std(axis=0))

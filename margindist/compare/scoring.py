@@ -1,0 +1,142 @@
+"""What methods are ranked by: six scores, all computed from decision values and predicted labels.
+
+Greater is better for every score here; log-loss is kept with a minus sign and shown without it. Scores that depend on
+one class (average precision, and the curves of the report) are those of the rarer class of two; with more classes every
+class is held against the rest, and the mean counts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.metrics import average_precision_score, f1_score, log_loss, recall_score, roc_auc_score
+
+from margindist.estimators.calibration import fit_curves, probabilities
+
+LABELS = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced accuracy",
+    "f1_macro": "F1 (mean over classes)",
+    "roc_auc": "area under the ROC curve",
+    "average_precision": "average precision",
+    "log_loss": "log-loss after calibration",
+}
+SHORT = {
+    **LABELS,
+    "balanced_accuracy": "balanced",
+    "f1_macro": "F1 macro",
+    "roc_auc": "ROC AUC",
+    "log_loss": "log-loss",
+}
+
+
+class Scorer(NamedTuple):
+    """A score in the form that searches take: called with a fitted classifier, rows and labels.
+
+    Parameters
+    ----------
+    name : str
+        One of `LABELS`.
+    positive : object
+        The class that average precision is about, of two.
+    """
+
+    name: str
+    positive: Any = None
+
+    def __call__(self, estimator: Any, X: Any, y: np.ndarray) -> float:
+        """Return the score."""
+        y = np.asarray(y)
+        decision = estimator.decision_function(X)
+        if self.name == "log_loss":
+            return -_cross_fitted_log_loss(columns(decision, estimator.classes_), y, estimator.classes_)
+        values = columns(decision, estimator.classes_, self.positive)
+        return measures(y, estimator.predict(X), values, estimator.classes_, self.positive, only=self.name)[self.name]
+
+
+def columns(decision: np.ndarray, classes: np.ndarray, positive: Any = None) -> np.ndarray:
+    """Return decision values with a column per class, or one of two classes: that of the positive one."""
+    decision = np.asarray(decision, dtype=float)
+    if decision.ndim == 2:
+        return decision
+    return decision[:, None] if positive is None or positive == classes[1] else -decision[:, None]
+
+
+def measures(
+    y: np.ndarray,
+    predicted: np.ndarray,
+    values: np.ndarray,
+    classes: np.ndarray,
+    positive: Any,
+    only: str | None = None,
+) -> dict[str, float]:
+    """Return every score but log-loss, or one of them.
+
+    Parameters
+    ----------
+    y, predicted : ndarray of shape (n_samples,)
+    values : ndarray of shape (n_samples, n_columns)
+        As :func:`columns` makes them.
+    classes : ndarray
+    positive : object
+        The class of a single column.
+    only : str, optional
+    """
+    there = np.unique(y)
+    computed = {
+        "accuracy": lambda: np.mean(predicted == y),
+        # Of the classes that the test part has: scikit-learn warns of predicted ones that it lacks.
+        "balanced_accuracy": lambda: recall_score(y, predicted, labels=there, average="macro", zero_division=0.0),
+        "f1_macro": lambda: f1_score(y, predicted, labels=there, average="macro", zero_division=0.0),
+        "roc_auc": lambda: _mean_over_classes(roc_auc_score, y, values, classes, positive),
+        "average_precision": lambda: _mean_over_classes(average_precision_score, y, values, classes, positive),
+    }
+    return {name: float(make()) for name, make in computed.items() if only in (None, name)}
+
+
+def _mean_over_classes(score, y, values, classes, positive):
+    """The mean of a score of each class against the rest; classes without rows are left out."""
+    labels = [classes[1] if positive is None else positive] if values.shape[1] == 1 else classes
+    parts = [(y == label, column) for label, column in zip(labels, values.T)]
+    return np.mean([score(part, column) for part, column in parts if 0 < part.sum() < len(part)] or [np.nan])
+
+
+def _cross_fitted_log_loss(values, y, classes):
+    """Log-loss of sigmoids that were fitted to the other half of these rows."""
+    half = np.zeros(len(y), dtype=bool)
+    for label in classes:
+        half[np.flatnonzero(y == label)[::2]] = True
+    losses = []
+    for fitted, scored in ((half, ~half), (~half, half)):
+        curves = fit_curves("sigmoid", values[fitted], y[fitted], classes)
+        losses.append(scored.sum() * mean_log_loss(y[scored], probabilities(values[scored], *curves), classes))
+    return sum(losses) / len(y)
+
+
+def mean_log_loss(y: np.ndarray, p: np.ndarray, classes: np.ndarray) -> float:
+    """Return the mean of -log p of the true class; rows without any are no loss."""
+    return float(log_loss(y, p, labels=classes)) if len(y) else 0.0
+
+
+def baseline(name: str, class_counts: Mapping[str, int], positive: str | None) -> float:
+    """Return the score of naming the commonest class always (for log-loss: the share of each class).
+
+    Parameters
+    ----------
+    name : str
+        One of `LABELS`.
+    class_counts : dict
+        From classes to rows.
+    positive : str or None
+        The class that average precision is about, of two.
+    """
+    shares = np.array(list(class_counts.values()), dtype=float) / sum(class_counts.values())
+    most = shares.max()
+    return float({
+        "accuracy": most,
+        "balanced_accuracy": 1.0 / len(shares),
+        "f1_macro": 2.0 * most / (1.0 + most) / len(shares),
+        "roc_auc": 0.5,
+        "average_precision": shares.mean() if positive is None else class_counts[positive] / sum(class_counts.values()),
+        "log_loss": float(np.sum(shares * np.log(shares))),
+    }[name])  # fmt: skip

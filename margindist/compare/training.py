@@ -1,0 +1,166 @@
+"""One method, fitted to all the data with the parameters that cross-validation chooses."""
+
+import os
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.pipeline import Pipeline, make_pipeline
+
+from margindist.compare.nested import (
+    class_counts,
+    find_data,
+    named_table,
+    plain,
+    positive_label,
+    scorer_for,
+    shape_of,
+)
+from margindist.compare.scoring import LABELS
+from margindist.datasets import Dataset, Partitions, encoder, encoding_notes
+from margindist.estimators.calibration import CalibratedClassifier, calibrated
+from margindist.methods import BY_KEY, UnknownMethod, search
+
+_SAMPLE_ROWS = 20_000  # on which parameters are chosen where the rows are in parts
+
+
+class Trained(NamedTuple):
+    """A fitted pipeline of encoder and classifier, and how it came about.
+
+    Parameters
+    ----------
+    model : Pipeline
+    dataset : Dataset
+    label : str
+        Name of the method.
+    parameters : dict
+        Those chosen, and those given.
+    inner_score : float or None
+        Score of the choice in the search's own cross-validation; None if nothing was searched.
+    notes : tuple of str
+        What was done to the columns, and what was not as asked.
+    """
+
+    model: Pipeline
+    dataset: Dataset
+    label: str
+    parameters: dict[str, Any]
+    inner_score: float | None
+    notes: tuple[str, ...] = ()
+
+
+def train(
+    data: Any,
+    y: ArrayLike | None = None,
+    *,
+    target: str | None = None,
+    method: str = "ldm",
+    parameters: Mapping[str, Any] | None = None,
+    folds: int = 5,
+    seed: int = 0,
+    quick: bool = False,
+    scoring: str = "accuracy",
+    calibrate: str | None = None,
+    data_dir: str | os.PathLike | None = None,
+    encoding: str | None = None,
+) -> Trained:
+    """Choose a method's parameters by cross-validation on all the data, and fit it to them.
+
+    Parameters
+    ----------
+    data, y, target
+        As for :func:`compare`; or :class:`~margindist.datasets.Partitions`, where parameters are chosen on a sample of
+        20,000 rows, and the method is fitted to all of them.
+    method : str, default="ldm"
+        Key of the method.
+    parameters : dict, default=None
+        Parameters that are not searched.
+    folds : int, default=5
+        Folds of the search.
+    seed, quick, scoring, data_dir, encoding
+        As for :func:`compare`.
+    calibrate : {"sigmoid", "isotonic"}, default=None
+        The curve that makes probabilities of decision values, fitted to scores of held-out rows; None makes none.
+
+    Returns
+    -------
+    Trained
+    """
+    if method not in BY_KEY:
+        raise UnknownMethod(method, BY_KEY)
+    if scoring not in LABELS:
+        raise ValueError(f"train: scoring must be one of {', '.join(LABELS)}, got {scoring!r}.")
+    given = dict(parameters or {})
+    if isinstance(data, Partitions):
+        return _train_in_parts(data, method, given, folds, seed, quick, scoring, calibrate)
+    dataset, _ = find_data(data, y, target, data_dir, encoding)
+    counts = class_counts(dataset)
+    shape = shape_of(dataset.X, len(counts))
+    table = named_table(dataset)
+    coder = encoder(table)
+    X = coder.fit_transform(table)
+    notes = encoding_notes(dataset.X)
+    base = BY_KEY[method].estimator(seed).set_params(**given)
+    grid = {name: values for name, values in BY_KEY[method].grid(shape, quick).items() if name not in given}
+    inner_score = None
+    if grid:
+        chooser, notes = _chosen(base, grid, X, dataset.y, counts, folds, seed, scoring, notes)
+        given |= plain(chooser.best_params_)
+        inner_score = float(chooser.best_score_)
+        model = chooser.best_estimator_
+    else:
+        model = base.fit(X, dataset.y)
+    if calibrate is not None:
+        base.set_params(**given)
+        model = CalibratedClassifier(base, calibrate, _held_out(counts, folds, seed)).fit(X, dataset.y)
+    fitted = Pipeline([("encode", coder), ("classify", model)])
+    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner_score, notes)
+
+
+def _held_out(counts, folds, seed):
+    return StratifiedKFold(min(folds, *counts.values()), shuffle=True, random_state=seed)
+
+
+def _chosen(base, grid, X, y, counts, folds, seed, scoring, notes):
+    """Return the search, done, and the notes with one more where there are fewer folds than asked for."""
+    least = min(counts.values())
+    if folds > least:
+        notes = (*notes, f"The smallest class has {least} rows only, so there are {least} folds, not {folds}.")
+    rarer = min(counts, key=counts.get) if len(counts) == 2 else None
+    scorer = scorer_for(scoring, positive_label(y, rarer))
+    chooser = search(base, grid, folds=min(folds, least), seed=seed, scoring=scorer)
+    if isinstance(chooser, GridSearchCV):
+        chooser.set_params(error_score="raise")  # the classifier's own sentence, not one about 45 fits
+    return chooser.fit(X, y), notes
+
+
+def _train_in_parts(data, method, given, folds, seed, quick, scoring, calibrate):
+    """Choose parameters on a sample of the rows, and fit to all of them, part by part."""
+    rows = data.encoded()
+    notes = (f"Columns are scaled to [0, 1] and encoded, to {rows.n_features} columns, as parts are read.",)
+    sample = rows.sample(_SAMPLE_ROWS, seed)
+    names = data.feature_names or ()
+    dataset = Dataset(data.name, sample.X, sample.y, names, data.target_name, None, "", data.name, data.notes)
+    base = BY_KEY[method].estimator(seed).set_params(**given)
+    inner_score = None
+    n_classes = len(np.unique(sample.y))
+    grid = BY_KEY[method].grid(shape_of(sample.X, n_classes), quick)
+    grid = {name: values for name, values in grid.items() if name not in given}
+    if grid:
+        counts = class_counts(dataset)
+        chooser, notes = _chosen(base, grid, sample.X, sample.y, counts, folds, seed, scoring, notes)
+        notes = (*notes, f"Parameters were chosen on {len(sample.y)} of {rows.n_rows} rows.")
+        given |= plain(chooser.best_params_)
+        inner_score = float(chooser.best_score_)
+    model = clone(base).set_params(**given).fit(rows)
+    if calibrate is not None:
+        held_out = _held_out(class_counts(dataset), folds, seed)
+        curves = CalibratedClassifier(clone(base).set_params(**given), calibrate, held_out).fit(sample.X, sample.y)
+        model = calibrated(model, curves)
+        notes = (*notes, f"Probabilities were calibrated on {len(sample.y)} of {rows.n_rows} rows.")
+    coder = rows.transformers[0] if len(rows.transformers) == 1 else make_pipeline(*rows.transformers)
+    fitted = Pipeline([("encode", coder), ("classify", model)])
+    return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner_score, notes)
