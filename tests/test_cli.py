@@ -272,7 +272,47 @@ def test_help_teaches_and_is_quick():
         assert command in done.stdout
 
 
-@pytest.mark.parametrize("command", ["compare", "fit", "predict", "export", "datasets", "completion"])
+def test_compilation_is_announced_and_done_ahead(folder, capsys, monkeypatch):
+    from margindist.cli import app, warm
+    from margindist.methods import BY_KEY
+
+    class Kept:
+        class _cache:
+            class _cache_file:
+                _index_path = str(folder / "nothing.nbi")
+
+    solver = sys.modules.setdefault("margindist.solvers.made_up", type(sys)("made_up"))
+    solver.function, solver.other, solver.number = Kept(), object(), 5
+    try:
+        assert app.missing_on_disk(["mamc", "nobody"]) >= 1
+        app.announce_compilation(["mamc"])
+        assert capsys.readouterr().err == ""  # no terminal
+        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+        app.announce_compilation(["mamc"])
+        said = "Compiling, once, about 10 s for each method; margindist warm-up does it ahead.\n"
+        assert capsys.readouterr().err == said
+        before = app.missing_on_disk(["mamc"])
+        (folder / "nothing.nbi").touch()
+        assert app.missing_on_disk(["mamc"]) == before - 1
+    finally:
+        del sys.modules["margindist.solvers.made_up"]
+    monkeypatch.setattr("margindist.methods.METHODS", [BY_KEY["mamc"], BY_KEY["lssvm"]])
+    fitted = []
+    monkeypatch.setattr(warm, "_examples", lambda whole=warm._examples: (fitted.append(row) or row for row in whole()))
+    assert run(["warm-up"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "Everything is compiled.\n" and "2 of 2: LS-SVM" in captured.err
+    assert len(fitted) == 8  # dense and sparse, two classes and three, of both
+
+
+def test_scorings_of_the_command_line_are_those_there_are():
+    from margindist.cli.app import SCORINGS
+    from margindist.compare.scoring import LABELS
+
+    assert tuple(LABELS) == SCORINGS
+
+
+@pytest.mark.parametrize("command", ["compare", "fit", "predict", "export", "datasets", "completion", "warm-up"])
 def test_help_of_commands(command, capsys):
     assert run([command, "--help"]) == 0
     assert f"margindist {command}" in capsys.readouterr().out

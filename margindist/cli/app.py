@@ -26,6 +26,7 @@ _COMMANDS = {
     "export": ("margindist.cli.model:export", "Write a model file as ONNX."),
     "datasets": ("margindist.cli.datasets:datasets", "List the data sets that go by a name."),
     "reproduce": ("margindist.cli.reproduce:reproduce", "Run the papers' tables and figures again."),
+    "warm-up": ("margindist.cli.warm:warm_up", "Compile everything that a first fit needs."),
     "completion": ("margindist.cli.app:completion", "Print the script that completes commands in your shell."),
 }
 _BAR_WIDTH = 24
@@ -218,6 +219,33 @@ class ProgressLine:
         if self._bar is not None:
             self._bar.render_finish()
             self._bar = None
+
+
+def announce_compilation(keys):
+    """Say on a terminal that fits of these methods will wait for compilation, if what they need is not on disk yet.
+
+    Worker processes compile in silence, so it is said here, before they start.
+    """
+    if sys.stderr.isatty() and missing_on_disk(keys):
+        click.echo("Compiling, once, about 10 s for each method; margindist warm-up does it ahead.", err=True)
+
+
+def missing_on_disk(keys):
+    """Return how many compiled functions of the solvers behind these methods have no file yet; 0 if it is unknown."""
+    from margindist.methods import BY_KEY
+
+    for key in keys:
+        if key in BY_KEY:
+            BY_KEY[key].classifier.load()
+    solvers = [module for name, module in sys.modules.items() if name.startswith("margindist.solvers.")]
+    functions = {id(value): value for module in solvers for value in vars(module).values()}
+    return sum(map(_lacks_file, functions.values()))
+
+
+def _lacks_file(value):
+    """Tell whether a value is a function that Numba keeps on disk, and has not compiled yet."""
+    file = getattr(getattr(getattr(value, "_cache", None), "_cache_file", None), "_index_path", None)
+    return isinstance(file, str) and not os.path.exists(file)
 
 
 def check_outputs(outputs, inputs=()):

@@ -11,6 +11,7 @@ from margindist.cli.app import (
     SCORINGS,
     Duration,
     ProgressLine,
+    announce_compilation,
     check_outputs,
     complete_data,
     complete_methods,
@@ -101,6 +102,7 @@ def compare(
     output = output or Path(f"{_stem(data)}.html")
     store = store or default_store(output)
     check_outputs([output, json_file, csv_file, store], [data])
+    announce_compilation(_keys(methods) or BY_KEY)
     line = ProgressLine({key: method.label for key, method in BY_KEY.items()})
     try:
         comparison = compare(

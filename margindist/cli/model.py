@@ -14,6 +14,7 @@ import numpy as np
 
 from margindist.cli.app import (
     SCORINGS,
+    announce_compilation,
     check_outputs,
     complete_data,
     complete_methods,
@@ -101,6 +102,7 @@ def fit(data, output, target, key, given, folds, seed, quick, scoring, calibrate
     if in_parts:
         data, target = _parts(data, target, labels, memory), None
         click.echo(f"{data}; every pass reads all of them.", err=True)
+    announce_compilation([key])
     trained = train(
         data, target=target, method=key, parameters=_settings(given), folds=folds, seed=seed, quick=quick,
         scoring=scoring, calibrate=calibrate, data_dir=data_dir, encoding=encoding,

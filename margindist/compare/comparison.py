@@ -135,7 +135,16 @@ class Comparison:
 
     @classmethod
     def from_results(cls, plan: "Plan", about: Mapping[str, Any], store: Store, stopped: str | None) -> "Comparison":
-        """Make a comparison of what a store has of a plan."""
+        """Make a comparison of what a store has of a plan.
+
+        Parameters
+        ----------
+        plan, about
+            As for the class.
+        store : Store
+        stopped
+            As for the class.
+        """
         looks = store.results(f"{plan.experiment}-look")
         return cls(plan, about, store.results(plan.experiment), stopped, looks)
 

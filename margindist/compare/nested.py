@@ -219,8 +219,6 @@ class Plan:
         Of their content.
     grids : dict
         From the key of each method to the values it tries of each parameter, quick methods first.
-    reserve : list of str
-        Keys of methods that run only if the best of the others is of their kind.
     splits : int
         Folds of the outer cross-validation.
     repeats : int
@@ -229,6 +227,8 @@ class Plan:
         Folds of the inner cross-validation, which chooses parameters.
     seed : int
         Of folds and methods.
+    reserve : list of str
+        Keys of methods that run only if the best of the others is of their kind.
     scoring : str
         What methods are ranked by and choose their parameters by.
     positive : str or None
@@ -268,7 +268,13 @@ class Plan:
         return [Cell(self.experiment, self.dataset, key, split) for split in splits for key in keys]
 
     def look_cells(self, keys: Iterable[str]) -> list[Cell]:
-        """Return the cells of the closer look at methods: every row is tested once, so one repeat is enough."""
+        """Return the cells of the closer look at methods: every row is tested once, so one repeat is enough.
+
+        Parameters
+        ----------
+        keys : iterable of str
+            Methods.
+        """
         keys = list(keys)
         return [Cell(f"{self.experiment}-look", self.dataset, key, k) for k in range(self.splits) for key in keys]
 

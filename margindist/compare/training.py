@@ -80,10 +80,12 @@ def train(
         Parameters that are not searched.
     folds : int, default=5
         Folds of the search.
-    seed, quick, scoring, data_dir, encoding
+    seed, quick, scoring
         As for :func:`compare`.
     calibrate : {"sigmoid", "isotonic"}, default=None
         The curve that makes probabilities of decision values, fitted to scores of held-out rows; None makes none.
+    data_dir, encoding
+        As for :func:`compare`.
 
     Returns
     -------
