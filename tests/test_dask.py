@@ -218,6 +218,24 @@ def test_a_worker_that_dies_during_a_fit(client, rng, moment, monkeypatch):
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))
 
 
+@pytest.mark.skipif(os.name != "posix", reason="kills a process")
+def test_rows_that_nobody_can_compute_again(client, rng, monkeypatch):
+    X, y = _problem_of(2, rng)
+    address = sorted(client.nthreads())[0]
+    rows, labels = (_scattered(client, values, 2, [address]) for values in (X, y))
+    run = ClusterPlace.run
+
+    def kill_and_run(place, requests):
+        (process,) = client.run(os.getpid, workers=[address]).values()
+        os.kill(process, signal.SIGKILL)
+        return run(place, requests)
+
+    monkeypatch.setattr(ClusterPlace, "run", kill_and_run)
+    _raises(
+        "but some were scattered, or their graph is forgotten", LDMClassifier().fit, rows, labels, error=ClusterError
+    )
+
+
 def test_a_client_that_closes_during_a_fit(client, rng, monkeypatch):
     X, y = _problem_of(2, rng)
     run = ClusterPlace.run
@@ -425,7 +443,8 @@ def test_rows_and_state_of_a_dead_worker_are_made_anew(client, problem):
 
 def test_a_client_that_closes_and_a_worker_that_does_not_answer(client, problem):
     X, y = problem
-    place = _opened(_chunked(X), y, timeout=0.6)
+    place = _opened(_chunked(X), y)
+    place._timeout = 0.6  # enough for no round below, while making the place may take longer on a busy machine
     with pytest.raises(ClusterError, match=r"waited 0.6 seconds for a worker's answer.*margindist.timeout"):
         drive(place, _Moments, [()], _descend(2.0))
     place = _opened(_chunked(X), y)

@@ -16,6 +16,7 @@ import traceback
 import uuid
 import weakref
 from collections.abc import Callable
+from concurrent.futures import CancelledError
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -288,11 +289,13 @@ class ClusterPlace:
                 if time.monotonic() > end:
                     raise self._too_late(f"{len(waiting)} of {len(futures)} tasks") from None
                 continue
+            except CancelledError:
+                pass  # seen below
             for name, future in list(waiting.items()):
                 if future.status == "error":
                     self._raise(future)
                 if future.status in ("cancelled", "lost"):
-                    raise self._lost()
+                    raise self._lost() if homes is not None else self._gone()
                 if future.done():
                     del waiting[name]
                     end = time.monotonic() + self._timeout
@@ -309,6 +312,14 @@ class ClusterPlace:
         if isinstance(error, KeyError):  # a share that died between two tasks
             raise self._lost() from error
         raise error
+
+    def _gone(self):
+        """Return the error of rows that nobody can compute again."""
+        self._check_connection()
+        return ClusterError(
+            "expected rows that can be computed again when a worker dies, but some were scattered, or their graph is "
+            "forgotten; give Dask collections, or scatter the rows anew and fit again."
+        )
 
     # ------------------------------------------------------------------ the connection
 
