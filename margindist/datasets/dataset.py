@@ -34,6 +34,7 @@ TARGET_NAMES = (
 )
 _FEWEST_ROWS_OF_IDENTIFIER = 20
 _IDENTIFIER_NAME = re.compile(r"(.*[_ .-])?(id|ids|idx|index|no|nr|number|key|uuid|rowid|unnamed: 0)", re.IGNORECASE)
+_DATE_PART = re.compile(r".* \((days since 1970|year|month|day|weekday|hour)\)")  # no guess at the target
 _MOST_CLASSES = 30  # of a column that is guessed to be the target
 _STACKED_ROWS = 2048
 _BLOCK = 1 << 18  # numbers copied at a time
@@ -375,7 +376,11 @@ def _choose(table, target, name, notes):
             notes.append(f"The column {names[chosen]!r} was taken as the target, because of its name.")
             return chosen
     last = len(names) - 1
-    candidates = [k for k, column in enumerate(table.columns) if _looks_like_classes(column)]
+    candidates = [
+        k
+        for k, column in enumerate(table.columns)
+        if _looks_like_classes(column) and not _DATE_PART.fullmatch(names[k])
+    ]
     others = ", ".join(repr(names[k]) for k in candidates if k != last)
     if last in candidates or not candidates:
         too = f" --target chooses another; these look like classes too: {others}." if others and candidates else ""
