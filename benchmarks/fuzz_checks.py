@@ -419,7 +419,7 @@ def _reference_value(name, problem, k):
     """Return what a generic solver reaches in the problem of class k, or None."""
     signs = problem.signs()[k]
     if name == "KOMDClassifier":
-        return None
+        return oracles.komd_reference(problem, signs)
     if name == "LSSVMClassifier":
         point = oracles.lssvm_reference(problem, signs)
     else:

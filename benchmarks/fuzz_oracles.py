@@ -275,8 +275,11 @@ def _point_of(problem, back, coef):
     return Point(alpha @ image, image + intercept, intercept, alpha)
 
 
-def _quadratic_program(P, q, A, b):
-    """Return x with the least ½xᵀPx + qᵀx among those with Ax ≤ b, by Clarabel; None if it is not installed."""
+def _quadratic_program(P, q, A, b, n_equal=0):
+    """Return x with the least ½xᵀPx + qᵀx among those with Ax ≤ b, by Clarabel; None if it is not installed.
+
+    The first ``n_equal`` rows are equations.
+    """
     try:
         import clarabel
     except ImportError:
@@ -288,7 +291,7 @@ def _quadratic_program(P, q, A, b):
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = 1e-11
     settings.max_iter = 200
     upper = sp.csc_matrix(np.triu(P))
-    cones = [clarabel.NonnegativeConeT(len(b))]
+    cones = [clarabel.ZeroConeT(n_equal)] * (n_equal > 0) + [clarabel.NonnegativeConeT(len(b) - n_equal)]
     try:
         solver = clarabel.DefaultSolver(
             upper, np.asarray(q, float), sp.csc_matrix(A), np.asarray(b, float), cones, settings
@@ -337,6 +340,27 @@ def _margin_program(p, Z, weights):
 
 
 _SOLVERS = {"LDMClassifier": _ldm_program, "ODMClassifier": _odm_program, "FMMClassifier": _margin_program}
+
+
+def komd_reference(problem, signs):
+    """Return KOMD's objective at distributions that a generic solver thinks the best; None for many rows."""
+    n = len(problem.X)
+    if n > MOST_REFERENCE or (problem.kernel != "linear" and problem._gram is None):
+        return None
+    gram = problem.gram() * np.outer(signs, signs)
+    if not np.isfinite(gram).all() or np.linalg.eigvalsh(gram.astype(float))[0] < -1e-9 * np.abs(gram).max():
+        return None  # then the problem solved is that of the positive part
+    penalty = LONG(problem.parameters["lam"]) / problem.weights
+    classes = np.array([signs > 0, signs < 0], dtype=float)
+    size = max(float(np.abs(gram).max() + penalty.max()), 1e-300)
+    P = 2.0 * (gram + np.diag(penalty)).astype(float) / size
+    found = _quadratic_program(P, np.zeros(n), np.vstack([classes, -np.eye(n)]), np.append([1.0, 1.0], np.zeros(n)), 2)
+    if found is None or not np.isfinite(found).all():
+        return None
+    distribution = np.maximum(found, 0.0).astype(LONG)
+    distribution /= classes.T @ (classes @ distribution)  # now they are distributions, whatever the solver did
+    value = _sum(distribution @ gram @ distribution, penalty @ distribution**2)
+    return value._replace(cancelled=distribution @ np.abs(gram) @ distribution)
 
 
 def lssvm_reference(problem, signs):

@@ -81,6 +81,22 @@ def test_what_is_wrong_is_seen(case, monkeypatch, changes, kind):
     assert kind in kinds(run_case(case))
 
 
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_a_false_certificate_of_the_nearest_hull_points_is_seen(case, monkeypatch, kernel):
+    parameters = {"lam": 0.3, "kernel": kernel, "gamma": 0.5, "fit_intercept": True}
+    nearest = case._replace(name="KOMDClassifier", parameters=parameters, variants=[Variant("default", "dense", {})])
+    assert not kinds(run_case(nearest))
+    honest = margindist.KOMDClassifier.fit
+
+    def fit(self, *args, **kwargs):
+        honest(self, *args, **kwargs)
+        self.objective_ = 1.001 * self.objective_
+        return self
+
+    monkeypatch.setattr(margindist.KOMDClassifier, "fit", fit)
+    assert "certificate" in kinds(run_case(nearest))
+
+
 def test_errors_must_be_sentences_of_ours(case, monkeypatch):
     def fit(self, *args, **kwargs):
         raise IndexError("index 3 is out of bounds")
