@@ -82,6 +82,7 @@ def test_complete_curvature_is_the_explicit_one(rng, monkeypatch):
     gram, signs, weights = make("weighted", rng)
     objective = LDM(1.0, 2.0, 0.5)
     monkeypatch.setattr(block_descent, "_EXPLICIT_BELOW", 0)
+    monkeypatch.setattr(block_descent, "_MATTERS", 0.0)
     factor = block_descent.cholesky_factor(gram, tol=1e-14)
     problem = block_descent._Dual(objective, gram, signs, weights, weights)
     curvature = block_descent._curvature(problem, factor.features, False)

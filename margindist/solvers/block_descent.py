@@ -60,6 +60,9 @@ _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
 _DEPENDENT = 1e-11  # eigenvalues below this share of the largest are rounding
 _ROUGH = 1e-2  # relative gap of the first guess, if it is not
+_NEAR_BOUND = 1e-3  # share of the box within which a rough guess is taken to be at its bound
+_FEW = 0.1  # share of rows with a multiplier up to which their columns are cheaper than the whole matrix
+_MATTERS = 1e-5  # share of the diagonal below which an eigenpair makes no difference to a block
 _EXPLICIT_BELOW = 400  # rows up to which H is formed
 _BLOCK = 1024  # rows of a block
 _LARGEST_BLOCK = 3072  # when so many are strictly inside their box
@@ -182,13 +185,24 @@ def _start(problem, rng, tol, start):
         return problem, curvature, beta
     factor = partial_cholesky(problem.gram, _RANK, rng)
     exact = factor.remainder <= _NOTHING * problem.gram.diagonal.sum()
-    problem = problem if exact or plain else problem._replace(gram=problem.gram.whole())
-    curvature = _curvature(problem, factor.features, exact)
     if start is None or exact:
         beta = _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
     else:
         beta = np.minimum(start.dual, problem.upper)
-    return problem, curvature, beta
+    if not exact and not problem.objective.hard:
+        beta = _at_bounds(beta, problem.upper)
+        few = np.count_nonzero(beta) <= _FEW * problem.gram.n
+    else:
+        few = exact
+    # Few multipliers move few columns; many move most of them, and then the whole matrix is the cheaper way.
+    problem = problem if few or plain else problem._replace(gram=problem.gram.whole())
+    return problem, _curvature(problem, factor.features, exact), beta
+
+
+def _at_bounds(beta, upper):
+    """Return rough multipliers with those near a bound put there."""
+    beta = np.where(beta <= _NEAR_BOUND * upper, 0.0, beta)
+    return np.where(beta >= (1.0 - _NEAR_BOUND) * upper, upper, beta)
 
 
 def _looks_low(gram, rng):
@@ -229,6 +243,7 @@ def _curvature(problem, features, exact):
     if exact:
         E, image = root * features, features @ (features.T @ tilted)
     else:
+        basis = _that_matter(basis, root, features, c, gram)
         images = gram.dot(np.column_stack([root * basis, tilted]))
         image, images = images[:, -1].copy(), root * images[:, :-1]
         values, vectors = eigh(basis.T @ images)
@@ -246,6 +261,17 @@ def _curvature(problem, features, exact):
     left = np.sum((y - axes @ seen) ** 2) + seen @ (seen / (1.0 + c * values[kept]))
     lacking = 0.0 if exact else c * (tilted @ image - seen @ (values[kept] * seen))
     return _Curvature(gram, B, u, c / (left - lacking if lacking < left else left), image)
+
+
+def _that_matter(basis, root, features, c, gram):
+    """Return those axes of the features that make a difference to H: every one costs a product with G."""
+    seen = (root * features).T @ basis
+    values = np.einsum("ij,ij->j", seen, seen)
+    largest = (basis / root) ** 2
+    taken = largest.max(axis=0) * values**2 / (1.0 / c + values)  # from the diagonal of G
+    kept = taken > _MATTERS * gram.diagonal.mean()
+    kept[np.argmax(taken)] = True
+    return basis[:, kept]
 
 
 def _orthonormal(columns):
