@@ -155,7 +155,7 @@ def solve(problem, options, start=None):
             fallback, ended = False, None
         if _is_plain(objective) and point.path.is_known:
             best = better(best, certify_path(objective, gram, signs, weights, *point))
-            if ended or best.gap <= tol:
+            if best.gap <= tol or (ended and np.isfinite(best.objective)):
                 break
         now, exact_z = certify_multipliers(objective, gram, signs, weights, point.beta, point.z)
         best = better(best, now)
@@ -448,7 +448,8 @@ def _choose(violation, beta, upper, rng):
 
 def _solve_block(H, slope, beta, upper, goal):
     """Minimise over a block until no violation exceeds the goal; change ``beta`` and ``slope``."""
-    curvature = np.maximum(H.diagonal(), 1e-12 * max(H.diagonal().max(), 1e-300))
+    largest = H.diagonal().max()
+    curvature = np.maximum(H.diagonal(), 1e-12 * (largest if largest > 0.0 else 1.0))  # empty rows have none
     for _ in range(_ROUNDS):
         worst = _step_through(H, curvature, slope, beta, upper, goal, _STEPS * len(beta))
         if worst <= goal:
