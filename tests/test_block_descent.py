@@ -5,7 +5,7 @@ import pytest
 from margindist.kernels import Kernel
 from margindist.objectives import LDM
 from margindist.solvers import block_descent, dual_coordinate_descent
-from margindist.solvers._kernel_certificate import certify_multipliers
+from margindist.solvers._kernel_certificate import certify_multipliers, certify_path
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
 
@@ -261,3 +261,45 @@ def test_steps_that_get_nowhere_end_early(rng):
         found = solve(problem, Options(tol=1e-4))
         assert found.status == "stalled" and found.n_iter < most
     assert dual_coordinate_descent.solve(problem, Options(tol=1e-4, max_iter=50)).status == "iteration limit"
+
+
+def test_a_pair_of_multipliers_steps_to_its_minimum_in_the_box():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        root = rng.standard_normal((2, 2 if rng.random() < 0.8 else 1))  # equal rows, too
+        H, slope, upper = root @ root.T, rng.standard_normal(2), rng.uniform(0.5, 2.0, 2)
+        beta = upper * rng.choice([0.0, 0.3, 1.0], 2)
+        d, e = block_descent._pair_step(*slope, H[0, 0], H[1, 1], H[0, 1], *beta, *upper)
+        change = np.array([d, e])
+        assert (beta + change >= -1e-12).all() and (beta + change <= upper + 1e-12).all()
+        reached = slope @ change + 0.5 * change @ H @ change
+        grid = np.linspace(0.0, 1.0, 101)
+        others = np.stack(np.meshgrid(grid * upper[0], grid * upper[1]), axis=-1).reshape(-1, 2) - beta
+        values = others @ slope + 0.5 * np.einsum("ij,jk,ik->i", others, H, others)
+        assert reached <= values.min() + 1e-10
+
+
+@pytest.mark.parametrize("name", ["rbf", "duplicated", "weighted"])
+@pytest.mark.parametrize("C", [1.0, 1e4, np.inf])
+def test_margins_that_went_with_the_multipliers_prove_no_more_than_is_true(name, C, rng):
+    gram, signs, weights = make(name, rng)
+    if np.isinf(C):
+        signs = np.where(gram.values[0] > np.median(gram.values[0]), 1.0, -1.0)
+    objective = LDM(C, 0.0, 0.0)
+    best = optimum(objective, gram.values, signs, weights)
+    if best is None or not np.isfinite(best):
+        pytest.skip("no hard margin")
+    proved = 0
+    for steps in (1, 5, 50, 5000):
+        beta, z = np.zeros(gram.n), np.zeros(gram.n)
+        path = block_descent._Path(gram, beta)
+        slope, H = z - 1.0, signs[:, None] * gram.values * signs
+        block_descent._step_through(H, H.diagonal().copy(), slope, beta, objective.upper(weights), 0.0, steps)
+        path.extend(np.flatnonzero(beta), beta[beta != 0.0])
+        found = certify_path(objective, gram, signs, weights, beta, slope + 1.0, path)
+        if not np.isfinite(found.objective):
+            continue
+        proved += 1
+        assert found.objective == pytest.approx(primal(objective, gram, signs, weights, found.coef), rel=1e-9)
+        assert found.objective - found.gap * abs(found.objective) <= best * (1 + 1e-8)
+    assert proved

@@ -8,7 +8,7 @@ from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MSVMAvClassifier, ODMClassifier
-from margindist.kernels import Kernel, resolve_gamma
+from margindist.kernels import Kernel, exponentials, resolve_gamma
 from margindist.objectives import ODM
 from margindist.spaces.features import cholesky_factor, nystroem, partial_cholesky
 from margindist.spaces.gram import CachedGram, FullGram, clip_spectrum, gram_bytes, gram_matrix, is_indefinite
@@ -251,3 +251,15 @@ def test_support_is_counted_per_class_as_svc_does(kernel):
     ours = LDMClassifier(lambda1=0, lambda2=0, kernel=kernel, gamma=0.5).fit(values, y, weights)
     assert ours.n_support_.dtype == SVC().fit(X, y).n_support_.dtype and ours.n_support_.shape == (3,)
     np.testing.assert_array_equal(ours.n_support_, np.bincount(y[ours.support_], minlength=3))
+
+
+def test_exponentials_are_as_exact_as_they_say():
+    rng = np.random.default_rng(0)
+    x = np.concatenate([-rng.uniform(0.0, 708.0, 20_000), -(10.0 ** rng.uniform(-20, 2, 20_000)), [0.0, -np.log(2.0)]])
+    found = x.copy()
+    exponentials(found, 0.0)
+    expected = np.exp(x.astype(np.longdouble))
+    assert np.abs(found / expected - 1.0).max() <= 4 * 2.0**-53
+    for given, value in ((-750.0, 0.5), (-np.inf, 0.5), (3.0, 1.5), (0.0, 1.5)):
+        exponentials(one := np.array([given]), 0.5)
+        assert one[0] == value
