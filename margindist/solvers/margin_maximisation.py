@@ -106,6 +106,8 @@ def _found(rows, signs, radius, gram, state, t):
     if state.best[0] > 0.0:  # the rows are separated
         w, combination = state.best_w, state.best_a
     sample_coef = signs * combination / radius
+    if gram is not None:  # what a clipped kernel maps to zero would leave its rounding
+        sample_coef = gram.row_coefficients(sample_coef)
     total = state.best_h.sum()
     share = signs * state.best_h / (total or 1.0)
     least, square, slack, bound = _measure(rows, signs, radius, gram, w, sample_coef, share)
