@@ -387,8 +387,8 @@ def finished(store):
     """The results in the store, with the time each took: what was computed again would show."""
     try:
         with closing(sqlite3.connect(f"file:{store}?mode=ro", uri=True)) as connection:
-            rows = connection.execute("SELECT method, split, seconds FROM results").fetchall()
-            return {(method, split): seconds for method, split, seconds in rows}
+            rows = connection.execute("SELECT experiment, method, split, seconds FROM results").fetchall()
+            return {tuple(cell): seconds for *cell, seconds in rows}
     except sqlite3.OperationalError:
         return {}
 

@@ -198,6 +198,15 @@ def test_a_file_that_changes_during_a_fit_is_named(tmp_path, name, what):
     refused(f"{file.name}: the file .*{words[what]}", rows)
 
 
+@pytest.fixture
+def interruptible():
+    """Python's own answer to Ctrl-C: the command line, which other tests call, has another."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_fit_ends_at_once_and_leaves_the_model_as_it_was(tmp_path):
     X, y, _ = problem(2, n_rows=3000)
     rows = Partitions.from_npy(_saved(tmp_path / "X.npy", X), y, rows_per_partition=100)
