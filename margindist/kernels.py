@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-__all__ = ["KERNELS", "Kernel", "Pairs", "gamma_per_feature", "resolve_gamma"]
+__all__ = ["KERNELS", "Kernel", "Pairs", "gamma_per_feature", "named_gamma", "resolve_gamma", "scale_gamma"]
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 
@@ -103,20 +103,38 @@ def resolve_gamma(gamma, X, weights):
     "scale" is ``1 / (n_features * variance of all entries)``; rows count by their weights, so that a weight of two is
     the row given twice.
     """
-    if gamma == "auto":
-        return 1.0 / X.shape[1]
-    if isinstance(gamma, str) and gamma != "scale":
-        return gamma_per_feature(gamma) / X.shape[1]
-    if gamma != "scale":
-        return float(gamma)
     n, d = X.shape
+    if gamma != "scale":
+        return named_gamma(gamma, d)
     total = weights.sum() * d
-    mean = weights @ np.asarray(X.sum(axis=1, dtype=np.float64)).ravel() / total
+    mean = sum_of_entries(X, weights) / total
+    return scale_gamma(mean, spread_of_entries(X, weights, mean) / total, n, d)
+
+
+def named_gamma(gamma, n_features):
+    """Return the number that ``gamma`` means where it does not depend on the rows."""
+    if gamma == "auto":
+        return 1.0 / n_features
+    return gamma_per_feature(gamma) / n_features if isinstance(gamma, str) else float(gamma)
+
+
+def scale_gamma(mean, variance, n, n_features):
+    """Return what "scale" means for n rows whose entries have this mean and variance."""
+    rounding = (n * np.finfo(np.float64).eps * mean) ** 2  # of the mean: entries that are all alike have no variance
+    return float(1.0 / (n_features * variance)) if variance > rounding else 1.0
+
+
+def sum_of_entries(X, weights):
+    """Return the sum of all entries, each times its row's weight."""
+    return weights @ np.asarray(X.sum(axis=1, dtype=np.float64)).ravel()
+
+
+def spread_of_entries(X, weights, centre):
+    """Return the sum of (x − centre)² over all entries, each times its row's weight."""
+    n = X.shape[0]
     step = max(1, _ENTRIES * n // max(1, X.nnz if sp.issparse(X) else X.size))
     parts = [slice(start, start + step) for start in range(0, n, step)]
-    variance = sum(weights[part] @ _square_distances(X[part], mean) for part in parts) / total
-    rounding = (n * np.finfo(np.float64).eps * mean) ** 2  # of the mean: entries that are all alike have no variance
-    return float(1.0 / (d * variance)) if variance > rounding else 1.0
+    return sum(weights[part] @ _square_distances(X[part], centre) for part in parts)
 
 
 def _square_distances(X, centre):

@@ -172,6 +172,17 @@ def test_fits_have_the_same_bits_for_one_two_and_three_workers(client, rng, make
     assert len(found) == 1
 
 
+def test_nystroem_features_are_made_on_the_workers(client, rng):
+    X, y = _problem_of(2, rng)
+    model = LDMClassifier(kernel="rbf", n_components=20, tol=1e-7, random_state=0)
+    expected = clone(model).fit(X, y)
+    lengths = (200, 0, 1, 399)
+    fitted = model.fit(_chunked(X, lengths), _chunked(y, lengths))
+    assert fitted.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+    np.testing.assert_array_equal(fitted.support_, expected.support_)
+    np.testing.assert_array_equal(fitted.predict(_chunked(X, lengths)).compute(), expected.predict(X))
+
+
 def test_a_fitted_model_pickles_without_a_client(client, rng):
     X, y = _problem_of(2, rng)
     model = LDMClassifier().fit(DaskPartitions(_chunked(X, (300, 300)), client=client), _chunked(y, (300, 300)))

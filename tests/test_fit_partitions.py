@@ -81,6 +81,49 @@ def test_the_optimum_is_that_of_the_rows_in_memory(tmp_path, model, n_classes, w
         assert list(found.classes_) == list(expected.classes_)
 
 
+@pytest.mark.parametrize(
+    "model",
+    [
+        LDMClassifier(C=0.3, lambda1=2.0, kernel="rbf", n_components=12, tol=1e-7, random_state=0),
+        ODMClassifier(
+            kernel="poly", coef0=1.0, gamma=0.2, n_components=15, tol=1e-7, multi_class="ovr", random_state=0
+        ),
+        ODMClassifier(kernel="rbf", gamma="auto", n_components=12, tol=1e-7, fit_intercept=False, random_state=0),
+    ],
+)
+def test_nystroem_features_are_made_in_the_partitions(tmp_path, model):
+    """All rows are in the sample that landmarks are drawn from, so they are those of the rows in memory."""
+    several = model.get_params().get("multi_class") == "ovr"
+    X, y, weights = problem(3 if several else 2)
+    weights += 1.0
+    expected = clone(model).fit(X, y, weights)
+    for name, parts in in_files(tmp_path, X, y, weights).items():
+        found = clone(model).fit(parts)
+        assert np.array_equal(found.support_, expected.support_), name
+        assert found.certified_problem_ == "nystroem"
+        assert np.allclose(found.objective_, expected.objective_, rtol=1e-6), name
+        assert np.array_equal(found.predict(parts), expected.predict(X)), name
+        assert np.array_equal(found.n_support_, expected.n_support_)
+        assert np.isclose(found.score(parts), expected.score(X, y, weights))
+
+
+def test_landmarks_come_from_all_partitions(monkeypatch):
+    monkeypatch.setattr("margindist.estimators._partitioned._SAMPLE_ROWS", 100)
+    X, y, _ = problem(2, n_rows=4000)
+    parts = Partitions.from_arrays(X, y, rows_per_partition=350)
+    model = LDMClassifier(kernel="rbf", n_components=5, random_state=0).fit(parts)
+    assert np.array_equal(model.support_vectors_, X[model.support_])
+    assert len(np.unique(model.support_ // 350)) > 2
+    again = LDMClassifier(kernel="rbf", n_components=5, random_state=0, n_jobs=2, cache_size=0.1).fit(parts)
+    assert np.array_equal(again.dual_coef_, model.dual_coef_)  # features that are made anew in every sweep
+
+
+def test_features_that_do_not_fit_into_memory_are_refused():
+    X, y, _ = problem(2)
+    model = LDMClassifier(kernel="rbf", n_components=100, cache_size=0.5)
+    refused("make smaller partitions", Partitions.from_arrays(X, y), model)
+
+
 def test_scaled_rows_make_a_pipeline_for_rows_as_they_are(tmp_path):
     X, y, _ = problem(2)
     X = 5.0 + 30.0 * X
@@ -171,7 +214,11 @@ def test_text_and_kernels_are_refused(tmp_path):
     X, y, _ = problem(2)
     table = pd.DataFrame(X).rename(columns=str).assign(colour="red")
     refused("the column 'colour' is text; make numbers of it: rows.encoded()", Partitions.from_arrays(table, y))
-    refused("kernel='rbf' needs rows in memory", Partitions.from_arrays(X, y), LDMClassifier(kernel="rbf"))
+    refused(
+        "kernel='rbf' without n_components needs rows in memory",
+        Partitions.from_arrays(X, y),
+        LDMClassifier(kernel="rbf"),
+    )
     refused("solver='dcd' needs rows in memory", Partitions.from_arrays(X, y), LDMClassifier(solver="dcd"))
 
 

@@ -73,6 +73,8 @@ def _note(left_out):
 class ParquetSource:
     """Row groups of Parquet files; small ones that follow each other make one part."""
 
+    is_in_memory = False
+
     def __init__(self, path, target, weight, columns, split, dtype):
         pq = _pyarrow_parquet(path)
         self._files = [Stamp.of(file) for file in files_in(path, ENDINGS, "Parquet files")]

@@ -471,6 +471,7 @@ class Partitions:
         loader = Encoder(partial(self._piece, labels, weights), self._source.where)
         place = LocalPlace(loader, self.n_partitions, n_jobs=n_jobs, read_ahead=1)
         place.spare_bytes = self._source.spare_bytes // self.n_partitions
+        place.cache_bytes = np.inf if self._source.is_in_memory else self._source.spare_bytes // 2
         return place
 
     def _piece(self, labels, weights, i):

@@ -2,8 +2,9 @@
 
 A source has a ``label``, ``sizes`` (rows of each part), ``n_columns``, ``names`` (of the columns, or None), the
 ``target_name``, ``dtype``, ``notes`` (sentences on what was guessed or left out), ``spare_bytes`` (memory that is
-left for copies of rows), ``read(i)``, which returns a :class:`~margindist.spaces.partitions.Piece`, and ``where(i)``,
-which says in words where part i is. It pickles as paths.
+left for copies of rows), ``is_in_memory``, ``read(i)``, which returns a
+:class:`~margindist.spaces.partitions.Piece`, and ``where(i)``, which says in words where part i is.
+It pickles as paths.
 
 Files are opened anew for every part and never mapped into memory: a file that is shortened during a fit is then an
 error and not the death of the process, and address space is not what limits its size. Length and time of the last
@@ -245,6 +246,7 @@ class NpyColumn:
 class NpySource:
     """Rows of NPY files; labels and weights in files of their own, or in memory."""
 
+    is_in_memory = False
     notes = ()
     target_name = "y"
 
@@ -336,6 +338,7 @@ class ArraySource:
     notes = ()
     label = "arrays"
     target_name = "y"
+    is_in_memory = True
     spare_bytes = 0  # the rows are in memory as they are
 
     def __init__(self, pieces):
@@ -380,6 +383,7 @@ class SvmlightSource:
     Columns, and whether they are numbered from 0 or 1, are found by reading the file once.
     """
 
+    is_in_memory = False
     names = None
     target_name = "label"
 

@@ -1,12 +1,18 @@
 """Fits to data in partitions (:mod:`margindist.spaces.partitions`): the survey before, the problems, what is stored."""
 
 import numpy as np
+import scipy.sparse as sp
 from joblib import effective_n_jobs
 from sklearn.utils.multiclass import check_classification_targets
 
 from margindist.estimators._problems import quietly, threadpools
+from margindist.estimators._training_data import TrainingData
+from margindist.kernels import Kernel, named_gamma, scale_gamma
 from margindist.solvers._solution import Options
 from margindist.spaces.partitions import Encoding, Round, Survey, drive
+from margindist.spaces.space import KernelSpace, LinearSpace
+
+_SAMPLE_ROWS, _SAMPLE_PER_LANDMARK = 10_000, 20  # rows that landmarks are drawn from, at least
 
 
 class PartitionedMixin:
@@ -17,7 +23,8 @@ class PartitionedMixin:
         self._refuse_kernels()
         place = X.place(y, sample_weight, n_jobs=effective_n_jobs(self.n_jobs))
         try:
-            survey = self._survey(place, X)
+            survey, encoding = self._survey(place, X)
+            space = self._space_in_place(place, survey, encoding)
             positives = [1] if len(self.classes_) == 2 else list(range(len(self.classes_)))
             rngs = self._rng().spawn(len(positives))
             reports = [self._progress(k, len(positives), None, None) for k in range(len(positives))]
@@ -29,11 +36,8 @@ class PartitionedMixin:
         finally:
             place.close()
         self._warn_unless_converged(solutions)
-        self.certified_problem_ = "exact"
-        coefs = np.vstack([solution.coef for solution in solutions])
-        constant = getattr(self, "fit_intercept", False)
-        self.coef_ = np.ascontiguousarray(coefs[:, :-1]) if constant else coefs
-        self.intercept_ = coefs[:, -1].copy() if constant else np.zeros(len(coefs))
+        self.certified_problem_ = space.certified
+        self._store(space, space.from_weights(np.vstack([solution.coef for solution in solutions])))
         self._store_convergence(solutions)
         return self
 
@@ -47,16 +51,54 @@ class PartitionedMixin:
     def _needs_memory(self, what):
         """Return the error of a choice that does not go with data in partitions."""
         return TypeError(
-            f"{type(self).__name__}: {what} needs rows in memory, got data in partitions; take the linear kernel with "
-            "solver='auto', or load the rows."
+            f"{type(self).__name__}: {what} needs rows in memory, got data in partitions; take the linear kernel, or "
+            "n_components of another one, with solver='auto', or load the rows."
         )
 
     def _refuse_kernels(self):
-        if not self._named_kernel.is_linear:
-            raise self._needs_memory(f"kernel={self.kernel!r}")
+        kernel = self._named_kernel
+        if not kernel.is_linear and (kernel.is_precomputed or getattr(self, "n_components", None) is None):
+            raise self._needs_memory(f"kernel={self.kernel!r} without n_components")
+
+    def _space_in_place(self, place, survey, encoding):
+        """Return the space of the coefficients, and have the partitions loaded as rows of it from now on."""
+        bias = 1.0 if encoding.fit_intercept else 0.0
+        if self._named_kernel.is_linear:
+            place.encode(encoding)
+            nothing = np.empty((0, self.n_features_in_))  # the rows are elsewhere
+            return LinearSpace(TrainingData(nothing, None, None, None, None, 0), Kernel("linear", bias=bias))
+        self._check_partition_sizes(survey["rows_max"])
+        share = min(1.0, max(_SAMPLE_ROWS, _SAMPLE_PER_LANDMARK * self.n_components) / survey["rows"])
+        seed = int(self._rng().integers(2**31))
+        gamma = self.gamma if self._named_kernel.has_gamma else 1.0
+        rounds = _gamma_and_sample(gamma, survey["rows"], self.n_features_in_, share, seed)
+        ((gamma, sample),) = drive(place, Survey, [()], lambda k, start: rounds)
+        kernel = Kernel(self.kernel, gamma, self.degree, self.coef0, bias=bias)
+        space = KernelSpace(self._as_training_data(sample), kernel, None, (self.n_components, self._rng()))
+        cache_bytes = min(self.cache_size * 1e6, getattr(place, "cache_bytes", np.inf))
+        place.encode(encoding._replace(fit_intercept=False, feature_map=space.feature_map(), cache_bytes=cache_bytes))
+        return space
+
+    def _check_partition_sizes(self, largest):
+        needed = 2 * 8 * largest * self.n_components
+        if needed > self.cache_size * 1e6:
+            raise ValueError(
+                f"{type(self).__name__}: {self.n_components} Nystroem features of a partition of {largest} rows take "
+                f"about {needed / 1e6:.0f} MB, more than cache_size={self.cache_size:g}; make smaller partitions, or "
+                f"raise it."
+            )
+
+    def _as_training_data(self, sample):
+        """Return rows of many partitions as training data that know where they stood among all."""
+        join = sp.vstack if any(map(sp.issparse, sample["rows"])) else np.vstack
+        X = join(sample["rows"])
+        firsts = np.cumsum([0, *(m for m, _ in sample["places"])])
+        places = np.concatenate([first + which for first, (_, which) in zip(firsts, sample["places"], strict=False)])
+        codes = np.searchsorted(self.classes_, np.concatenate(sample["labels"]))
+        return TrainingData(sp.csr_matrix(X) if sp.issparse(X) else X, codes, None, None, places, int(firsts[-1]))
 
     def _survey(self, place, X):
-        """Find labels, weights and shape of all partitions; set what every fit sets of them."""
+        """Find labels, weights and shape of all partitions, and how to encode them; set what every fit sets of them."""
         (found,) = drive(place, Survey, [()], _look)
         if found is None:
             raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
@@ -75,8 +117,7 @@ class PartitionedMixin:
             self.feature_names_in_ = np.asarray(X.feature_names, dtype=object)
         weights = self._class_weights(totals, labels)
         self._weights_in_range(weights)
-        place.encode(Encoding(self.classes_, weights, bool(getattr(self, "fit_intercept", False))))
-        return found
+        return found, Encoding(self.classes_, weights, bool(getattr(self, "fit_intercept", False)))
 
     def _among(self, classes, labels, totals):
         """Return the classes that were given, and the weight of each."""
@@ -92,6 +133,19 @@ class PartitionedMixin:
 
 def _look(k, start):
     return (yield Round("look"))
+
+
+def _gamma_and_sample(gamma, n_rows, n_features, share, seed):
+    """Find the kernel's gamma, then some rows of all partitions that landmarks are drawn from."""
+    if isinstance(gamma, str) and gamma == "scale":
+        sums = yield Round("entries")
+        total = sums["weight"] * n_features
+        mean = sums["sum"] / total
+        spread = yield Round("spread", (mean,))
+        gamma = scale_gamma(mean, spread["square"] / total, n_rows, n_features)
+    else:
+        gamma = named_gamma(gamma, n_features)
+    return gamma, (yield Round("sample", (share, seed)))
 
 
 def _merged(found):

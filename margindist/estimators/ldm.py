@@ -150,7 +150,7 @@ class LDMClassifier(MarginClassifier):
         Coefficients of the training rows ``support_``, for other kernels. LDM uses all rows unless both lambdas are 0.
 
     support_ : ndarray of shape (n_support,)
-        Positions of those rows in the training data.
+        Positions of those rows in the training data; in partitions, among the rows of positive weight.
 
     n_support_ : ndarray of shape (n_classes,)
         How many of them belong to each class.

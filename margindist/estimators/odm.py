@@ -137,7 +137,7 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Coefficients of the training rows ``support_``, for other kernels.
 
     support_ : ndarray of shape (n_support,)
-        Positions of those rows in the training data.
+        Positions of those rows in the training data; in partitions, among the rows of positive weight.
 
     n_support_ : ndarray of shape (n_classes,)
         How many of them belong to each class.

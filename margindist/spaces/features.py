@@ -17,6 +17,8 @@ from scipy.linalg.lapack import dpstrf
 from margindist.spaces.gram import CachedGram, FullGram
 from margindist.spaces.rows import as_rows
 
+_STRIP_ROWS = 4096  # whose kernel values are in memory at a time
+
 
 class Factor(NamedTuple):
     """Features ``F`` with ``F Fᵀ ≈ G``, and the way back from their weights to coefficients of training rows."""
@@ -42,6 +44,29 @@ class Factor(NamedTuple):
             found = solve_triangular(self.features[self.pivots], flat.T, lower=True, trans="T").T
             alphas[..., self.pivots] = found.reshape(*weights.shape[:-1], -1)
         return alphas
+
+    def feature_map(self, X, kernel):
+        """Return what makes such features of any rows; X are those that these are features of."""
+        return FeatureMap(kernel, X[self.pivots], np.tril(self.features[self.pivots]))
+
+
+class FeatureMap(NamedTuple):
+    """Features of any rows: their kernel values with the landmarks, times the inverse of the landmarks' own factor."""
+
+    kernel: Any
+    landmarks: Any  # (rank, n_features), array or CSR
+    triangle: np.ndarray  # (rank, rank), the factor of their kernel values
+
+    def __call__(self, X):
+        """Return the features of the rows, a strip at a time."""
+        features = np.zeros((X.shape[0], max(1, len(self.triangle))))  # as in :attr:`Factor.rows`
+        if not len(self.triangle):
+            return features
+        values = self.kernel.against(self.landmarks)
+        for start in range(0, X.shape[0], _STRIP_ROWS):
+            strip = slice(start, start + _STRIP_ROWS)
+            features[strip] = solve_triangular(self.triangle, values(X[strip]).T, lower=True, check_finite=False).T
+        return features
 
 
 def _finish(features, pivots, gram):

@@ -50,6 +50,7 @@ Stable: the four words above, :class:`Round`, :class:`Tree`, :func:`drive`, :cla
 attributes of data in partitions.
 """
 
+import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -58,7 +59,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from margindist.spaces.rows import as_rows, n_rows, n_stored, row_range
+from margindist.kernels import spread_of_entries, sum_of_entries
+from margindist.spaces.rows import as_matrix, as_rows, n_rows, n_stored, row_range, stored_bytes
 
 __all__ = [
     "Encoder",
@@ -232,6 +234,11 @@ class LocalPlace:
         Threads, each with one partition at a time.
     read_ahead : int
         Partitions that are loaded while others are worked on, by one more thread; for files.
+
+    Attributes
+    ----------
+    spare_bytes : int
+        Memory, per partition, for copies of rows that spare the reading; for files.
     """
 
     def __init__(self, load, n_partitions, mine=None, n_jobs=1, read_ahead=0):
@@ -241,6 +248,7 @@ class LocalPlace:
         self._pool = ThreadPoolExecutor(n_jobs) if n_jobs > 1 and len(self._mine) > 1 else None
         self._reader = ThreadPoolExecutor(1) if read_ahead and len(self._mine) > 1 else None
         self._window = max(1, n_jobs) + read_ahead
+        self.spare_bytes = 0
         self._parts = {}
         self._type, self._arguments = None, ()
 
@@ -250,8 +258,10 @@ class LocalPlace:
         self._type, self._arguments = part_type, arguments
 
     def encode(self, encoding):
-        """Turn labels into codes from now on, if the loader can."""
+        """Turn labels into codes, and rows into features, from now on, if the loader can."""
         self._parts = {}
+        if encoding.feature_map is not None:
+            self.spare_bytes //= 2  # the other half may be taken by features
         self._load.encode(encoding)
 
     def run(self, requests):
@@ -355,6 +365,8 @@ class Encoding(NamedTuple):
     classes: np.ndarray  # sorted
     class_weights: np.ndarray
     fit_intercept: bool
+    feature_map: Any = None  # from the rows to the features that solvers see in their place; None: the rows themselves
+    cache_bytes: float = 0  # memory for features that need not be made in every sweep, in each process
 
 
 class Encoder:
@@ -375,14 +387,20 @@ class Encoder:
         self._name = name
         self._encoding = None
         self._known = {}  # by partition: targets, weights and which rows have one, after the first visit
+        self._mapped = {}  # by partition: what is kept of features
+        self._lock = threading.Lock()
 
     def encode(self, encoding):
-        """Set how labels become codes."""
+        """Set how labels become codes, and rows features."""
         self._encoding = encoding
         self._known = {}
+        self._mapped = {}
+        self._room = encoding.cache_bytes
 
     def __call__(self, index):
         """Return the partition as parts take it."""
+        if index in self._mapped:
+            return self._mapped[index]
         piece = self._pieces(index)
         X = _as_matrix(piece.X, self._name(index))
         if index not in self._known:
@@ -390,7 +408,19 @@ class Encoder:
         targets, weights, kept = self._known[index]
         if kept is not None:
             X = X[kept]
-        return Loaded(as_rows(X, self._encoding is not None and self._encoding.fit_intercept), targets, weights)
+        if self._encoding is None:
+            return Loaded(as_rows(X), targets, weights)
+        if self._encoding.feature_map is None:
+            return Loaded(as_rows(X, self._encoding.fit_intercept), targets, weights)
+        return self._kept(index, Loaded(as_rows(self._encoding.feature_map(X)), targets, weights))
+
+    def _kept(self, index, loaded):
+        """Return a partition's features, and keep them while there is room."""
+        with self._lock:
+            if stored_bytes(loaded.rows) <= self._room:
+                self._room -= stored_bytes(loaded.rows)
+                self._mapped[index] = loaded
+        return loaded
 
     def _targets(self, piece, X, name):
         """Check what is not finite or does not match; return targets, weights, and the rows to keep (None: all)."""
@@ -470,13 +500,30 @@ class Survey:
 
     def look(self, rows):
         """Return the numbers of rows and columns, and the labels with the weight of their rows."""
+        m = n_rows(rows)
         labels, codes = np.unique(self.targets, return_inverse=True)
         features = rows.X.shape[1] if hasattr(rows, "X") else rows.n_features
         totals = np.bincount(codes, weights=self.weights, minlength=len(labels))
         return {
-            "rows": n_rows(rows),
+            "rows": m,
+            "rows_max": m,
             "columns_min": features,
             "columns_max": features,
             "labels": [(labels, totals)],
             "sparse_max": not hasattr(rows, "X"),
         }
+
+    def entries(self, rows):
+        """Return the sum of all entries, weighted, and the weight."""
+        return {"sum": sum_of_entries(as_matrix(rows), self.weights), "weight": self.weights.sum()}
+
+    def spread(self, rows, centre):
+        """Return the weighted sum of the squared distances of all entries from a number."""
+        return {"square": spread_of_entries(as_matrix(rows), self.weights, centre)}
+
+    def sample(self, rows, share, seed):
+        """Return some rows with their labels, and where they stand; ``share`` of all, in their order."""
+        m = n_rows(rows)
+        rng = np.random.default_rng([seed, m])
+        which = np.sort(rng.choice(m, int(np.ceil(share * m)), replace=False))
+        return {"rows": [as_matrix(rows)[which]], "labels": [self.targets[which]], "places": [(m, which)]}

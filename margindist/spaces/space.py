@@ -171,6 +171,10 @@ class KernelSpace:
             return nystroem(self._data.X, self._kernel, *self._landmarks)
         return cholesky_factor(self.gram, tol)
 
+    def feature_map(self):
+        """Return what makes the features of any rows."""
+        return self.factor().feature_map(self._data.X, self._kernel)
+
     @property
     def rows(self):
         """The features as rows for a solver."""
