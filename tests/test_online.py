@@ -1,5 +1,6 @@
 """Online learners: single steps, whole runs against slow versions, theorems, streams, errors."""
 
+import math
 import pickle
 import warnings
 
@@ -299,10 +300,10 @@ def test_almas_bound_follows_from_its_progress(alpha, p, margin):
     growth, progress, n_steps = 8 / alpha - 6, 0.0, 0
     while progress <= 1.0:
         n_steps += 1
-        progress = (progress + np.sqrt(2 / ((p - 1) * n_steps)) * margin) / np.sqrt(1 + growth / n_steps)
+        progress = (progress + math.sqrt(2 / ((p - 1) * n_steps)) * margin) / math.sqrt(1 + growth / n_steps)
     bound = 2 * (p - 1) / margin**2 * (2 / alpha - 1) ** 2 + 8 / alpha - 4
     assert n_steps - 1 <= bound
-    assert np.sqrt(8) / alpha * np.sqrt((p - 1) / (bound + 1)) >= margin
+    assert math.sqrt(8) / alpha * math.sqrt((p - 1) / (bound + 1)) >= margin
 
 
 @pytest.mark.parametrize("p", [2.0, 3.5])
