@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-oldest lint docs docs-check bench clean
+.PHONY: demo test test-oldest lint docs docs-check wheel-check bench clean
 
 demo: $(VENV)/.installed-cli  ## compare all methods on bundled data, write a report
 	$(BIN)/margindist compare wdbc --quick --repeats 2 -o breast-cancer.html
@@ -25,6 +25,9 @@ docs: $(VENV)/.installed-docs  ## the documentation, in docs/_build; runs the ex
 
 docs-check: docs  ## open every page in Chromium: no request, no raw TeX, no console error, fits a phone
 	$(BIN)/python docs/check_pages.py docs/_build
+
+wheel-check:  ## every command, page and example from the wheel, in a new environment; the sdist's tests against it
+	$(PYTHON) docs/check_commands.py
 
 bench: $(VENV)/.installed-test  ## measure, keep the results in benchmarks/results.json; needs MARGINDIST_DATA
 	$(BIN)/python -m benchmarks

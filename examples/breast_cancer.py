@@ -49,7 +49,7 @@ def fitted_classifiers(X, y):
 
 
 def table(classifiers, parts):
-    """Return lines of text: one column a classifier, one row a figure."""
+    """Return lines of text: one column per classifier, one row per figure."""
     lines = ["", *classifiers], ["test accuracy"], ["relative duality gap"]
     for classifier in classifiers.values():
         lines[1].append(f"{classifier.score(*parts['test']):.3f}")

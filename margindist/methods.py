@@ -591,7 +591,7 @@ def _reason(method, seconds):
             f"{_time(SECONDS_PER_SPLIT)} (up to {_time(SECONDS_OF_RESERVE)} if the best one is of their kind); "
             f"--methods {method.key} runs it."
         )
-    return f"runs if the best method is of its kind, or when asked for: --methods {method.key}."
+    return "only if the best method is of the same kind, or when asked for (--methods all)."
 
 
 def _time(seconds):

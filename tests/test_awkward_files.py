@@ -31,6 +31,13 @@ def excel():
     return packed.getvalue()
 
 
+def zipped():
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        archive.writestr("t.csv", PLAIN)
+    return packed.getvalue()
+
+
 def feather():
     packed = io.BytesIO()
     pd.DataFrame({"a": [1.0]}).to_feather(packed)
@@ -47,6 +54,19 @@ READ = [
         "names another.", [1.5, 2.5],
     ),
     ("a comment", "t.csv", "# exported on Monday\n" + PLAIN, "1 line of comment at the top left out.", [1.5, 2.5]),
+    ("a byte order mark", "t.csv", "\ufeff" + PLAIN, "", [1.5, 2.5]),
+    ("mixed line ends", "t.csv", PLAIN.replace("\n", "\r\n", 9), "", [1.5, 2.5]),
+    ("line ends in quotes", "t.csv", PLAIN.replace("rose", '"a\nrose"'), "", [1.5, 2.5]),
+    ("decimal commas", "t.csv", PLAIN.replace(",", ";").replace(".", ","),
+     "Commas within numbers were taken as decimal points.", [1.5, 2.5]),
+    ("names twice", "t.csv", PLAIN.replace("count", "width"), "Columns of the same name were numbered.", [1.5, 2.5]),
+    ("a delimiter behind each line", "t.csv", PLAIN.replace("\n", ",\n"), "", [1.5, 2.5]),
+    ("a column without a name", "t.csv", PLAIN.replace("width", ""),
+     "Without a name, and called by their place: x0.", [1.5, 2.5]),
+    ("an index of pandas", "t.csv", pd.read_csv(io.StringIO(PLAIN)).to_csv(),
+     "1 column with a different whole number in every row, which tells rows apart and no more, left out: 'x0'.",
+     [1.5, 2.5]),
+    ("blank lines", "t.csv", PLAIN.replace("\n", "\n\n"), "", [1.5, 2.5]),
     ("Excel's hint", "t.csv", "sep=,\n" + PLAIN, "1 line of comment at the top left out.", [1.5, 2.5]),
     (
         "thousands", "t.csv", table("price", ["1,234.50", "999", "12,000,000", "3.5"]),
@@ -112,6 +132,7 @@ def test_read_with_a_sentence(tmp_path, name, content, sentence, first):
     data = read_file(path)
     assert not sentence or sentence in data.notes, data.notes
     if first is not None:
+        assert data.target_name in ("kind", "Größe")
         X = np.asarray(data.X, dtype=float)
         np.testing.assert_allclose(X[: len(first), 0], first)
     if name == "n/a":
@@ -151,6 +172,34 @@ REFUSED = [
     ("a workbook without its ending", "t", excel(), unread("t", "spreadsheets are", "read_excel")),
     ("JSON", "t.json", json.dumps([{"a": 1}]), unread("t.json", "JSON is", "read_json")),
     ("feather", "t.feather", feather(), unread("t.feather", "Feather files are", "read_feather")),
+    ("a ZIP archive", "t.zip", zipped(), "t.zip: ZIP archives are not read; unpack it and name the file within."),
+    ("one by another name", "t.csv", zipped(), "t.csv: ZIP archives are not read; unpack it and name the file within."),
+    (
+        "a web page", "t.csv", "\n<!DOCTYPE html><html><body>Not found</body></html>\n",
+        "t.csv: expected data, got a web page; was the download refused?",
+    ),
+    (
+        "a title", "t.csv", "Flowers of 2024\n" + PLAIN,
+        "t.csv, line 1: the first line has 1 field, those below have 3; give every column a name, and remove a title, "
+        "or begin it with #.",
+    ),
+    (
+        "row names without a name", "t.csv", PLAIN.replace("width,", "", 1),
+        "t.csv, line 1: the first line has 2 fields, those below have 3; give every column a name, and remove a title, "
+        "or begin it with #.",
+    ),
+    (
+        "lines of an old Mac", "t.csv", PLAIN.replace("\n", "\r"),
+        "t.csv, line 1: expected lines that end in LF or CR LF, got a carriage return alone; a text editor can "
+        "save it so.",
+    ),
+    ("one class", "t.csv", PLAIN.replace("lily", "rose").replace("kind", "class"),
+     "t.csv: expected at least two classes in the target column 'class', got only rose."),
+    (
+        "a target for regression", "t.csv", "a,y\n" + "".join(f"{k},{k * 1.1}\n" for k in range(60)),
+        "t.csv: the target column 'y' looks continuous (60 different values in 60 rows), but classification needs "
+        "classes; name another target column, or make classes of it first.",
+    ),
     (
         "several candidates", "t.csv", "a,b,c\n" + "".join(f"{k % 2},{k % 3},{k * 1.7}\n" for k in range(40)),
         "t.csv: several columns look like classes, and the last one does not: 'a', 'b'; name the target with --target "

@@ -2,6 +2,7 @@
 
 import pickle
 import re
+from email.message import Message
 
 import numpy as np
 import pandas as pd
@@ -30,6 +31,7 @@ from margindist import (
     ODMClassifier,
     ROMMAClassifier,
 )
+from margindist.estimators import _base
 from margindist.methods import OURS
 
 _ONLINE = {"soft_margin": 1.0, "max_iter": 1000, "random_state": 0}
@@ -278,6 +280,20 @@ def test_prices_that_cannot_be_squared_are_refused(classifier, iris, extreme):
                 clone(classifier).set_params(**{name: value}).fit(*iris)
 
 
-def test_the_html_representation_links_to_the_documentation():
-    link = margindist.LDMClassifier()._get_doc_link()
-    assert link == "" or link.endswith("/generated/margindist.LDMClassifier.html")
+@pytest.mark.parametrize("name", ["LDMClassifier", "ODMClassifierCV", "PUMMAClassifier"])
+def test_the_html_representation_links_to_the_documentation_that_the_metadata_names(name, monkeypatch):
+    told = Message()
+    told["Project-URL"] = "Source, https://here.org"
+    told["Project-URL"] = "Documentation, https://here.org/docs"
+    monkeypatch.setattr(_base.metadata, "metadata", {"margindist": told}.__getitem__)
+    _base._documentation.cache_clear()
+    link = f"https://here.org/docs/generated/margindist.{name}.html"
+    try:
+        assert f'href="{link}"' in getattr(margindist, name)()._repr_html_()
+    finally:
+        _base._documentation.cache_clear()
+
+
+def test_without_metadata_the_html_representation_has_no_link(monkeypatch):
+    monkeypatch.setattr(_base, "_documentation", lambda: "")
+    assert "href" not in margindist.LDMClassifier()._repr_html_()

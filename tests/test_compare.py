@@ -307,7 +307,8 @@ def test_methods_of_the_kind_of_the_best_one_run_too(tmp_path, monkeypatch):
     assert comparison.finished == comparison.total == 8
     assert comparison.answer()[-1] == "Not compared: ROMMA."
     assert Comparison.from_store(tmp_path / "r.sqlite").answer() == comparison.answer()
-    assert "Not compared: ROMMA: runs if the best method is of its kind" in comparison.to_html()
+    assert "ROMMA, FMM (RBF): only if the best method is of the same kind, or when asked for (--methods all)." in said
+    assert "Not compared: ROMMA: only if the best method is of the same kind" in comparison.to_html()
 
 
 def test_the_verdict_names_rivals_of_the_same_kind_that_were_left_out():

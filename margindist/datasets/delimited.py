@@ -1,7 +1,10 @@
 """Delimited text: comma, semicolon, tab, bar or white space, sniffed; strict about every line.
 
-pandas reads numbers two to four times faster, but guesses where this reader asks: it fills up short lines, makes a
-column of texts of one with a damaged number, and cannot say in which line of the file that stands.
+pandas guesses where this reader asks: it fills up short lines, makes a column of texts of one with a damaged number,
+and cannot say in which line of the file that stands.
+
+A block of the file is cut once. Columns are taken for numbers until a field says otherwise; numbers are read where they
+stand, and only text is looked at again.
 """
 
 from itertools import pairwise
@@ -9,18 +12,23 @@ from itertools import pairwise
 import numpy as np
 from numba import njit
 
-from margindist.datasets.dataset import MISSING, MISSING_NUMBERS, TARGET_NAMES, DataError, Table, Text, order_levels
-from margindist.datasets.fields import BLANKS, BOM, NO_NUMBER, UNSURE, cut, read_blocks, read_number, to_number
+from margindist.datasets.dataset import (
+    MISSING,
+    MISSING_NUMBERS,
+    TARGET_NAMES,
+    DataError,
+    Table,
+    Text,
+    counted,
+)
+from margindist.datasets.fields import ALL_TEXT, BLANKS, BOM, Layout, cut, read_blocks, same_bytes, to_number
 from margindist.datasets.spelled import interpret
 
 _SAMPLE_ROWS = 50
 _FEW_WORDS = 0.2  # a column with a smaller share of words looks like a column of numbers
+_FEW_LEVELS = 256  # room for so many different texts to begin with
 _DELIMITERS = b"\t;|,"
 _POINT, _COMMA = b".,"
-_MISSING_SIZES = np.array(sorted(map(len, MISSING_NUMBERS)))
-_MISSING_WORDS = np.array(
-    [list(word.encode().ljust(_MISSING_SIZES[-1])) for word in sorted(MISSING_NUMBERS, key=len)], dtype=np.uint8
-)
 
 
 def read_delimited(opened, name, head, text=()):
@@ -49,10 +57,14 @@ def read_delimited(opened, name, head, text=()):
         notes = (*notes, "Commas within numbers were taken as decimal points.")
     if n_comments:
         notes = (f"{n_comments} line{'s' if n_comments > 1 else ''} of comment at the top left out.", *notes)
-    finished = {}
+    finished, unnamed = {}, []
     while columns:
         column = columns.pop(0)  # which frees what it was made of
         values, remark = column.finish()
+        if not names[column.name]:
+            if _is_empty(values):  # lines end in a delimiter
+                continue
+            unnamed.append(column.name)
         spelled = None if column.name in asked else _spelled(column.name, values)
         if spelled is not None and not (spelled[0].keys() & (set(names) - {column.name})):
             finished |= spelled[0]
@@ -61,7 +73,13 @@ def read_delimited(opened, name, head, text=()):
         finished[column.name] = values
         if remark and column.name not in asked:
             notes = (*notes, remark)
+    if unnamed:
+        notes = (*notes, f"Without a name, and called by their place: {', '.join(unnamed)}.")
     return Table(tuple(finished), list(finished.values()), notes)
+
+
+def _is_empty(column):
+    return not column.levels if isinstance(column, Text) else bool(np.isnan(column).all())
 
 
 def _comment_lines(head):
@@ -112,107 +130,120 @@ def _spelled(name, values):
 def _read(file, name, delimiter, text):
     """Read all rows; return columns, names and notes. Columns that turned out to be text after numbers are late."""
     columns = []
-    for block in read_blocks(file, delimiter, name):
+    for block, cut_again in read_blocks(file, delimiter, name, lambda: _layout(columns)):
         skipped = 0
         if not columns:
             names, notes, skipped = _begin(block)
-            columns = [_Column(column, column in text, delimiter != _COMMA) for column in names]
-        ragged = np.flatnonzero(block.widths() != len(names))
+            columns.extend(_Column(column, column in text, delimiter != _COMMA) for column in names)
+            block = cut_again()
+            _check_first_line(block, name)
+        ragged = np.flatnonzero(block.widths != len(names))
         if len(ragged):
-            line, width = block.lines[ragged[0]], block.widths()[ragged[0]]
-            raise DataError(f"{name}, line {line}: expected {len(names)} fields, got {width}.")
-        for k, column in enumerate(columns):
-            column.extend(block, slice(skipped * len(names) + k, None, len(names)), block.lines[skipped:])
+            line, width = block.lines[ragged[0]], block.widths[ragged[0]]
+            raise DataError(f"{name}, line {line}: expected {counted(len(names), 'field')}, got {width}.")
+        while not _settle(block, columns, skipped):
+            block = cut_again()
+        _extend(columns, block, skipped)
     if not columns:
         raise DataError(f"{name}: the file has no rows.")
     return columns, names, notes
 
 
+def _check_first_line(block, name):
+    """Raise an error if the first line alone has another number of fields than all others."""
+    first, *below = block.widths.tolist()
+    if len(below) > 1 and set(below) == {below[0]} != {first}:
+        had = f"the first line has {counted(first, 'field')}, those below have {below[0]}"
+        do = "give every column a name, and remove a title, or begin it with #"
+        raise DataError(f"{name}, line {block.lines[0]}: {had}; {do}.")
+
+
 def _begin(block):
-    """Return names, sentences about them, and the number of rows that hold them, from the first block."""
-    width = block.row_ends[0]
+    """Return names as :func:`_header` does, sentences, and how many rows hold them, from the first block."""
+    width = block.widths[0]
     names, notes = _header([block.field(k) for k in range(width)], block)
     if names is not None:
         return names, notes, 1
-    names = tuple(f"x{k}" for k in range(width))
+    names = {f"x{k}": f"x{k}" for k in range(width)}
     return names, ("The first line was taken as data, so columns are called x0, x1, and so on.",), 0
 
 
-@njit(cache=True, nogil=True)
-def _same(text, start, other, other_start, size):
-    k = 0
-    while k < size and text[start + k] == other[other_start + k]:
-        k += 1
-    return k == size
+def _layout(columns):
+    """Return what the columns are so far, for compiled code."""
+    if not columns:
+        return ALL_TEXT
+    numbers = np.array([not column.is_text for column in columns])
+    points = np.array([column.point for column in columns if not column.is_text], dtype=np.uint8)
+    return Layout(np.where(numbers, np.cumsum(numbers) - 1, -1), points)
 
 
-@njit(cache=True, nogil=True)
-def _is_missing(text, start, end, words, sizes):
-    found = False
-    for k in range(len(words)):
-        found |= sizes[k] == end - start and _same(text, start, words[k], 0, sizes[k])
-    return found
+def _settle(block, columns, skipped):
+    """Let each column of numbers read the fields that compiled code left; tell whether all columns stay what they are.
 
-
-@njit(cache=True, nogil=True)
-def _read_numbers(text, starts, ends, first, point, words, sizes, numbers, unsure):
-    """Read the fields of a column, from row ``first`` on, as numbers.
-
-    Return the row of the first that is neither a number nor missing (else the number of rows), how many rows are in
-    ``unsure``, to be read by Python, and whether a number has a decimal point.
+    The first rows, which hold the names, are skipped.
     """
-    n_unsure, pointed = 0, False
-    for row in range(first, len(starts)):
-        start, end = starts[row], ends[row]
-        value, after, status, fraction = read_number(text, start, end, point)
-        if status == NO_NUMBER or after != end:
-            if not _is_missing(text, start, end, words, sizes):
-                return row, n_unsure, pointed
-            value = np.nan
-        elif status == UNSURE:
-            unsure[n_unsure] = row
-            n_unsure += 1
-        pointed |= fraction
-        numbers[row] = value
-    return len(starts), n_unsure, pointed
+    unread = block.unread[block.unread[:, 0] >= skipped]
+    of_numbers = [column for column in columns if not column.is_text]
+    stay = True
+    for place in np.unique(unread[:, 1]).tolist():
+        fields = unread[unread[:, 1] == place]
+        stay &= of_numbers[place].settle(block, place, fields)
+    return stay
+
+
+def _extend(columns, block, skipped):
+    """Add the rows of a block, without the first ones that are skipped, to the columns."""
+    n_text = sum(column.is_text for column in columns)
+    texts, numbers = 0, 0
+    for column in columns:
+        if column.is_text:
+            fields = slice(skipped * n_text + texts, None, n_text)
+            column.extend_text(block.text, block.starts[fields], block.ends[fields], block.doubled[fields])
+            texts += 1
+        else:
+            column.extend_numbers(block.numbers[numbers, skipped:], block.pointed[numbers])
+            numbers += 1
 
 
 @njit(cache=True, nogil=True)
-def _hash(text, start, end):
-    key = np.uint64(14695981039346656037)  # FNV-1a
+def _hash(text, start, end, seed):
+    key = np.uint64(14695981039346656037 + seed)  # FNV-1a
     for k in range(start, end):
         key = (key ^ np.uint64(text[k])) * np.uint64(1099511628211)
     return key ^ (key >> np.uint64(32))
 
 
 @njit(cache=True, nogil=True)
-def _number_levels(text, starts, ends, doubled, slots, keys, flags, level_ends, pool, count, codes):
-    """Give each field of a column the number of its level, with new levels added; return how many there are now.
+def _number_levels(text, starts, ends, doubled, row, slots, keys, flags, level_ends, pool, count, codes):
+    """Give fields of a column, from a row on, the number of their level; add new levels while there is room.
 
     ``slots`` is a hash table (open addressing, a power of two, -1 where free); level ``k`` has the key ``keys[k]``
-    and is ``pool[level_ends[k] : level_ends[k + 1]]``. There must be room for as many new levels as there are fields.
+    and is ``pool[level_ends[k] : level_ends[k + 1]]``. Return the row that was reached and how many levels there are.
     """
     mask = np.uint64(len(slots) - 1)
-    for row in range(len(starts)):
+    while row < len(starts):
         start, size = starts[row], ends[row] - starts[row]
-        key = _hash(text, start, ends[row])
+        key = _hash(text, start, ends[row], doubled[row])  # the same bytes never have the same key with another seed
         place = key & mask
         while slots[place] >= 0:
             level = slots[place]
-            first = level_ends[level]
-            same = keys[level] == key and flags[level] == doubled[row] and level_ends[level + 1] - first == size
-            if same and _same(text, start, pool, first, size):
-                break
+            if keys[level] == key:
+                first = level_ends[level]
+                if level_ends[level + 1] - first == size and same_bytes(text, start, pool, first, size):
+                    break
             place = (place + np.uint64(1)) & mask
         if slots[place] < 0:
             first = level_ends[count]
+            if count == len(keys) or first + size > len(pool):
+                break
             for k in range(size):
                 pool[first + k] = text[start + k]
             keys[count], flags[count], level_ends[count + 1] = key, doubled[row], first + size
             slots[place] = count
             count += 1
         codes[row] = slots[place]
-    return count
+        row += 1
+    return row, count
 
 
 @njit(cache=True, nogil=True)
@@ -230,41 +261,44 @@ class _Levels:
 
     def __init__(self):
         self._count = 0
-        self._slots = np.full(1 << 10, -1, dtype=np.int32)
-        self._keys = np.empty(0, dtype=np.uint64)
-        self._flags = np.empty(0, dtype=np.bool_)
-        self._ends = np.zeros(1, dtype=np.int64)
-        self._pool = np.empty(0, dtype=np.uint8)
+        self._keys = np.empty(_FEW_LEVELS, dtype=np.uint64)
+        self._flags = np.empty(_FEW_LEVELS, dtype=np.bool_)
+        self._ends = np.zeros(_FEW_LEVELS + 1, dtype=np.int64)
+        self._slots = np.full(4 * _FEW_LEVELS, -1, dtype=np.int32)
+        self._pool = np.empty(16 * _FEW_LEVELS, dtype=np.uint8)
 
-    def numbers(self, codes, starts, ends, doubled):
+    def numbers(self, text, starts, ends, doubled):
         """Return the number of each field."""
-        self._make_room(len(starts), int(np.sum(ends - starts)))
         numbers = np.empty(len(starts), dtype=np.int32)
-        self._count = _number_levels(
-            codes,
-            starts,
-            ends,
-            doubled,
-            self._slots,
-            self._keys,
-            self._flags,
-            self._ends,
-            self._pool,
-            self._count,
-            numbers,
-        )
-        return numbers
+        row = 0
+        while True:
+            row, self._count = _number_levels(
+                text,
+                starts,
+                ends,
+                doubled,
+                row,
+                self._slots,
+                self._keys,
+                self._flags,
+                self._ends,
+                self._pool,
+                self._count,
+                numbers,
+            )
+            if row == len(starts):
+                return numbers
+            self._make_room(ends[row] - starts[row])
 
-    def _make_room(self, n_fields, n_bytes):
-        most = self._count + n_fields
-        if most > len(self._keys):
-            self._keys = _longer(self._keys, 2 * most)
-            self._flags = _longer(self._flags, 2 * most)
-            self._ends = _longer(self._ends, 2 * most + 1)
-        if 2 * most > len(self._slots):
-            self._slots = np.full(1 << (4 * most).bit_length(), -1, dtype=np.int32)
+    def _make_room(self, n_bytes):
+        """Make room for one more level, and for twice as many as before."""
+        if self._count == len(self._keys):
+            size = 2 * self._count
+            self._keys, self._flags = _longer(self._keys, size), _longer(self._flags, size)
+            self._ends = _longer(self._ends, size + 1)
+            self._slots = np.full(4 * size, -1, dtype=np.int32)
             _place(self._keys[: self._count], self._slots)
-        n_bytes += int(self._ends[self._count])
+        n_bytes += self._ends[self._count]
         if n_bytes > len(self._pool):
             self._pool = _longer(self._pool, 2 * n_bytes)
 
@@ -292,92 +326,83 @@ class _Column:
 
     def __init__(self, name, is_text, may_have_commas):
         self.name = name
+        self.is_text = is_text
         self.size = 0
         self.late = False
+        self.point = _POINT
         self._may_have_commas = may_have_commas  # until a point is seen
-        self._point = _POINT
         self._infinite_line = None
         self._blocks = []
-        self._levels = _Levels() if is_text else None
+        self._levels = _Levels()
 
-    def extend(self, block, fields, lines):
-        """Add the fields of a block that a slice chooses; ``lines`` are those of its rows."""
-        self.size += len(lines)
-        if self.late or not len(lines):
-            return
-        if self._levels is None:
-            numbers = self._numbers(block, fields, len(lines))
-            if numbers is not None:
-                self._blocks.append(numbers)
-                infinite = np.flatnonzero(np.isinf(numbers))
-                if len(infinite) and self._infinite_line is None:
-                    self._infinite_line = lines[infinite[0]]
-                return
-            if self._blocks:
-                self.late = True
-                return
-            self._levels = _Levels()
-        cut = block.starts[fields], block.ends[fields], block.doubled[fields]
-        self._blocks.append(self._levels.numbers(block.codes, *cut))
+    def settle(self, block, place, fields):
+        """Read fields that may be numbers yet; tell whether the column stays as it is: numbers, with this point."""
+        numbers = block.numbers[place]
+        for row, _, start, end in map(np.ndarray.tolist, fields):
+            text = block.between(start, end)
+            value = to_number(text if self.point == _POINT else text.replace(".", "?").replace(",", "."))
+            if value is None:
+                self._become(block, place, text)
+                return False
+            numbers[row] = value
+            if np.isinf(value) and self._infinite_line is None:
+                self._infinite_line = block.lines[row]
+        return True
 
-    def _numbers(self, block, fields, n_rows):
-        """Return values as float64, or None where one is neither a number nor missing."""
-        numbers, unsure = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
-        starts, ends = block.starts[fields], block.ends[fields]
-        row = 0
-        while row < n_rows:
-            row, n_unsure, pointed = _read_numbers(
-                block.codes, starts, ends, row, self._point, _MISSING_WORDS, _MISSING_SIZES, numbers, unsure
-            )
-            for k in unsure[:n_unsure]:
-                numbers[k] = float(block.text[starts[k] : ends[k]].replace(b",", b"."))
-            self._may_have_commas &= not pointed
-            if row == n_rows:
-                break
-            text = block.text[starts[row] : ends[row]].decode()
-            value = to_number(text)
-            if value is not None and np.isinf(value):
-                numbers[row] = value
-                row += 1
-            elif self._may_have_commas and "," in text:
-                self._point = _COMMA
-                self._may_have_commas = False
-                row = 0  # from the beginning, with the other point
-            else:
-                return None
-        return numbers
+    def _become(self, block, place, text):
+        """Become what a text shows that is no number: numbers with decimal commas, or text."""
+        if self._may_have_commas and "," in text and not block.pointed[place]:
+            self.point = _COMMA
+            self._may_have_commas = False
+        else:
+            self.is_text = True
+            self.late = bool(self._blocks)
+
+    def extend_numbers(self, numbers, pointed):
+        """Add values."""
+        self.size += len(numbers)
+        self._blocks.append(numbers)
+        self._may_have_commas &= not pointed
+
+    def extend_text(self, codes, starts, ends, doubled):
+        """Add fields."""
+        self.size += len(starts)
+        if not self.late:
+            self._blocks.append(self._levels.numbers(codes, starts, ends, doubled))
 
     @property
     def has_decimal_commas(self):
         """Whether commas in its numbers were read as decimal points."""
-        return self._levels is None and self._point == _COMMA
+        return not self.is_text and self.point == _COMMA
 
     def check_finite(self, file_name):
         """Raise an error if a number is infinite."""
-        if self._levels is None and self._infinite_line is not None:
+        if not self.is_text and self._infinite_line is not None:
             line = self._infinite_line
             raise DataError(f"{file_name}, line {line}: the column {self.name!r} has an infinite value.")
 
     def finish(self):
         """Return the column, as numbers or :class:`Text`, and a sentence if a few words alone make text of it."""
         stored = np.concatenate(self._blocks)
-        if self._levels is None:
+        if not self.is_text:
             return stored, None
         texts = self._levels.texts()
-        levels = {}
-        places = [-1 if text in MISSING else levels.setdefault(text, len(levels)) for text in texts]
-        column = order_levels(np.array(places, dtype=np.int32)[stored], list(levels))
-        return column, self._remark(column, next((level for level in levels if not _is_number(level)), None))
+        levels = sorted(set(texts) - MISSING)
+        numbers = {level: k for k, level in enumerate(levels)}
+        places = np.array([numbers.get(text, -1) for text in texts], dtype=np.int32)
+        column = Text(places[stored], tuple(levels))
+        words = (text for text in texts if text in numbers and not _is_number(text))
+        return column, self._remark(column, next(words, None))
 
     def _remark(self, column, word):
+        if word is None or not any(map(_is_number, column.levels)):
+            return None
         counts = np.bincount(column.codes + 1, minlength=len(column.levels) + 1)[1:].tolist()
         known, others = sum(counts), 0
         for count, level in zip(counts, column.levels):
             others += 0 if _is_number(level) else count
             if others >= _FEW_WORDS * known:
                 return None
-        if not others:
-            return None
         return (
             f"The column {self.name!r} was read as text, for {others} of its {known} values "
             f"{'is no number' if others == 1 else 'are no numbers'}, such as {word!r}."
@@ -402,11 +427,11 @@ def _sniff_delimiter(head):
 
 
 def _first_widths(text, delimiter):
-    return cut(text, delimiter)[0].widths()[:_SAMPLE_ROWS].tolist()
+    return cut(text, delimiter)[0].widths[:_SAMPLE_ROWS].tolist()
 
 
 def _header(first, block):
-    """Return the names in the first row, or None if it is data, and sentences about them."""
+    """Return the names, each with how the first row has it, or None if that is data, and sentences about them."""
     if not _is_header(first, block):
         return None, ()
     names, renamed = {}, False  # a dictionary, to keep their order
@@ -416,11 +441,7 @@ def _header(first, block):
             copies += 1
             name, renamed = f"{field or f'x{k}'}.{copies}", True
         names[name] = field
-    notes = ["Columns of the same name were numbered."] * renamed
-    unnamed = [name for name, field in names.items() if not field]
-    if unnamed:
-        notes.append(f"Without a name, and called by their place: {', '.join(unnamed)}.")
-    return tuple(names), tuple(notes)
+    return names, ("Columns of the same name were numbered.",) * renamed
 
 
 def _is_header(first, block):
@@ -434,7 +455,7 @@ def _is_header(first, block):
     plain = [field not in MISSING and not _is_number(field) for field in first]
     if any(plain[k] and _all_numbers(below(k)) for k in range(len(first))):
         return True
-    columns = [below(k) for k in range(max(block.widths()[:_SAMPLE_ROWS]))]
+    columns = [below(k) for k in range(max(block.widths[:_SAMPLE_ROWS]))]
     values_below = set().union(*columns)  # "y" may also stand for yes
     if any(field.lower() in TARGET_NAMES and field not in values_below for field in first):
         return True

@@ -11,13 +11,14 @@ silently.
 
 import math
 import re
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
-from margindist.datasets.dataset import DataError
+from margindist.datasets.dataset import MISSING_NUMBERS, DataError
 
 BLANKS = 256  # instead of a delimiter: any number of blanks separates fields
 BOM = b"\xef\xbb\xbf"
@@ -25,12 +26,16 @@ _SMALLEST_BLOCK = 1 << 20
 _LARGEST_BLOCK = 1 << 26
 _FEW_ROWS = 256  # blocks with fewer rows are enlarged, because each column of a block costs a few calls
 
-_TAB, _LF, _CR, _SPACE, _QUOTE = b'\t\n\r "'
+_TAB, _LF, _CR, _SPACE, _QUOTE, _PLUS, _MINUS = b'\t\n\r "+-'
+_MISSING_SIZES = np.array(sorted(map(len, MISSING_NUMBERS)))
+_MISSING_WORDS = np.array(
+    [list(word.encode().ljust(_MISSING_SIZES[-1])) for word in sorted(MISSING_NUMBERS, key=len)], dtype=np.uint8
+)
 _WHOLE, _BROKEN_OFF, _AFTER_QUOTE, _LONE_CR = range(4)
 _REASONS = {
     _BROKEN_OFF: "unexpected end of data within the quotes that open here",
     _AFTER_QUOTE: "expected a delimiter after the closing quote",
-    _LONE_CR: "expected lines that end in LF or CR LF, got a carriage return alone",
+    _LONE_CR: "expected lines that end in LF or CR LF, got a carriage return alone; a text editor can save it so",
 }
 
 
@@ -49,30 +54,42 @@ class NotUTF8(DataError):
         self.line = line
 
 
-class Block(NamedTuple):
-    """Rows of text: field ``k`` of row ``i`` is field ``row_ends[i - 1] + k``."""
+class Layout(NamedTuple):
+    """Which columns hold numbers, and how these are written."""
 
-    text: bytes
-    codes: np.ndarray  # the same, as an array of bytes
-    starts: np.ndarray
+    places: np.ndarray  # of each column among those of numbers; -1, and columns beyond the last: text
+    points: np.ndarray  # for each column of numbers, the byte that is its decimal point
+
+
+ALL_TEXT = Layout(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.uint8))
+
+
+class Block(NamedTuple):
+    """Rows of text: fields of text by their place in it, numbers by their value."""
+
+    text: np.ndarray  # its bytes
+    starts: np.ndarray  # of the fields that are text, row by row
     ends: np.ndarray
     doubled: np.ndarray  # whether a field has doubled quotes
-    row_ends: np.ndarray
+    widths: np.ndarray  # the number of fields of each row, whatever they are
     lines: np.ndarray  # where each row begins
+    numbers: np.ndarray  # a row for each column of numbers; NaN is missing
+    pointed: np.ndarray  # whether a column of numbers has a decimal point somewhere
+    unread: np.ndarray  # row, column, start and end of what is no number there, or one that only Python can round
+
+    def between(self, start, end):
+        """Return a piece of the text."""
+        return self.text[start:end].tobytes().decode()
 
     def field(self, number):
-        """Return one field as text."""
-        text = self.text[self.starts[number] : self.ends[number]].decode()
+        """Return one field of text."""
+        text = self.between(self.starts[number], self.ends[number])
         return text.replace('""', '"') if self.doubled[number] else text
 
     def column(self, k, count):
-        """Return field ``k`` of those of the first rows that have it."""
-        places = [0, *self.row_ends[:count].tolist()]
-        return [self.field(start + k) for start, end in pairwise(places) if start + k < end]
-
-    def widths(self):
-        """Return the number of fields of each row."""
-        return np.diff(self.row_ends, prepend=0)
+        """Return field ``k`` of those of the first rows that have it, where all are text."""
+        ends = np.cumsum(self.widths[:count]).tolist()
+        return [self.field(start + k) for start, end in pairwise([0, *ends]) if start + k < end]
 
 
 @njit(cache=True, nogil=True)
@@ -80,6 +97,13 @@ def _after_blanks(text, position, delimiter):
     while position < len(text) and text[position] != delimiter and (text[position] == _SPACE or text[position] == _TAB):
         position += 1
     return position
+
+
+@njit(cache=True, nogil=True)
+def _before_blanks(text, start, end):
+    while end > start and (text[end - 1] == _SPACE or text[end - 1] == _TAB):
+        end -= 1
+    return end
 
 
 @njit(cache=True, nogil=True)
@@ -98,50 +122,91 @@ def _quoted(text, position):
 
 
 @njit(cache=True, nogil=True)
-def _unquoted(text, position, delimiter):
+def _unquoted(text, position, stops):
     """Return the end of the field."""
-    while position < len(text):
-        byte = text[position]
-        if byte in (delimiter, _LF, _CR):
-            break
-        if delimiter == BLANKS and byte in (_SPACE, _TAB):
-            break
+    while position < len(text) and not stops[text[position]]:
         position += 1
     return position
 
 
 @njit(cache=True, nogil=True)
-def _cut(text, delimiter, starts, ends, doubled, row_ends, lines):
-    """Cut text into fields; return rows, bytes and lines read, and why it ended.
+def _is_missing(text, start, end):
+    found = False
+    for k in range(len(_MISSING_SIZES)):
+        found |= _MISSING_SIZES[k] == end - start and same_bytes(text, start, _MISSING_WORDS[k], 0, end - start)
+    return found
+
+
+@njit(cache=True, nogil=True)
+def same_bytes(text, start, other, other_start, size):
+    """Tell whether two pieces of text of one size are the same."""
+    k = 0
+    while k < size and text[start + k] == other[other_start + k]:
+        k += 1
+    return k == size
+
+
+@njit(cache=True, nogil=True)
+def _cut(text, delimiter, stops, layout, block):
+    """Cut text into fields and numbers, in one pass; return rows, fields of text, unread ones, bytes and lines, and why
+    it ended.
 
     Where that is not because the text is _WHOLE, bytes and lines are those up to the row in question.
     """
-    position, line, rows, fields = 0, 0, 0, 0
+    places, points = layout
+    starts, ends, doubled, numbers, unread = block.starts, block.ends, block.doubled, block.numbers, block.unread
+    position, line, row, fields, n_unread = 0, 0, 0, 0, 0
     while position < len(text):
-        row_start, row_line, first, quotes = position, line, fields, False
+        row_start, row_line, first, first_unread, column = position, line, fields, n_unread, 0
+        blank = True
         while True:
             position = _after_blanks(text, position, delimiter)
             if delimiter == BLANKS and (position == len(text) or text[position] == _LF or text[position] == _CR):
                 break
+            place = places[column] if column < len(places) else -1
             start, twice = position, False
-            if position < len(text) and text[position] == _QUOTE:
+            quoted = position < len(text) and text[position] == _QUOTE
+            limit = len(text)
+            if quoted:
                 start += 1
-                quotes = True
-                end, twice, within = _quoted(text, start)
-                if end == len(text):
-                    return rows, row_start, row_line, _BROKEN_OFF
+                blank = False
+                limit, twice, within = _quoted(text, start)
+                if limit == len(text):
+                    return row, first, first_unread, row_start, row_line, _BROKEN_OFF
                 line += within
                 start = _after_blanks(text, start, _QUOTE)
-                position = _after_blanks(text, end + 1, delimiter)
-                apart = delimiter == BLANKS and position > end + 1
-                if not apart and _unquoted(text, position, delimiter) > position:
-                    return rows, row_start, row_line, _AFTER_QUOTE
+                position = _after_blanks(text, limit + 1, delimiter)
+                apart = delimiter == BLANKS and position > limit + 1
+                if not apart and position < len(text) and not stops[text[position]]:
+                    return row, first, first_unread, row_start, row_line, _AFTER_QUOTE
+                limit = _before_blanks(text, start, limit)
+            value, end, status, fraction = 0.0, start, NO_NUMBER, False
+            if place >= 0:
+                value, end, status, fraction = read_number(text, start, limit, points[place])
+            if quoted:
+                status = status if end == limit else NO_NUMBER
+                end = limit
             else:
-                end = position = _unquoted(text, position, delimiter)
-            while end > start and (text[end - 1] == _SPACE or text[end - 1] == _TAB):
-                end -= 1
-            starts[fields], ends[fields], doubled[fields] = start, end, twice
-            fields += 1
+                position = end if delimiter == BLANKS else _after_blanks(text, end, delimiter)
+                if position < len(text) and not stops[text[position]]:
+                    position = _unquoted(text, position, stops)
+                    end = _before_blanks(text, start, position)
+                    status = NO_NUMBER
+            blank &= start == end
+            if place < 0:
+                starts[fields], ends[fields], doubled[fields] = start, end, twice
+                fields += 1
+            else:
+                if status == NO_NUMBER and _is_missing(text, start, end):
+                    value = np.nan
+                elif status != EXACT:
+                    unread[n_unread, 0], unread[n_unread, 1] = row, place
+                    unread[n_unread, 2], unread[n_unread, 3] = start, end
+                    n_unread += 1
+                numbers[place, row] = value
+                if fraction and status != NO_NUMBER:
+                    block.pointed[place] = True
+            column += 1
             if delimiter != BLANKS:
                 if position == len(text) or text[position] != delimiter:
                     break
@@ -149,75 +214,106 @@ def _cut(text, delimiter, starts, ends, doubled, row_ends, lines):
         if position < len(text) and text[position] == _CR:
             position += 1
             if position < len(text) and text[position] != _LF:
-                return rows, row_start, row_line, _LONE_CR
+                return row, first, first_unread, row_start, row_line, _LONE_CR
         position += 1
         line += 1
-        if fields == first + 1 and starts[first] == ends[first] and not quotes:
-            fields = first  # a blank line
-        if fields > first:
-            row_ends[rows], lines[rows] = fields, row_line
-            rows += 1
-    return rows, min(position, len(text)), line, _WHOLE
+        if column == 0 or (column == 1 and blank):
+            fields, n_unread = first, first_unread
+        else:
+            block.widths[row], block.lines[row] = column, row_line
+            row += 1
+    return row, fields, n_unread, min(position, len(text)), line, _WHOLE
 
 
-def cut(text, delimiter, lines_before=0):
-    """Return the rows of bytes as a :class:`Block`, bytes and lines read, and why it ended."""
-    codes = np.frombuffer(text, dtype=np.uint8)
-    n_lines = np.count_nonzero(codes == _LF) + 1
-    n_fields = len(text) // 2 + 2 if delimiter == BLANKS else n_lines + np.count_nonzero(codes == delimiter)
-    starts, ends = np.empty(n_fields, dtype=np.int64), np.empty(n_fields, dtype=np.int64)
-    doubled = np.empty(n_fields, dtype=np.bool_)
-    row_ends, lines = np.empty(n_lines, dtype=np.int64), np.empty(n_lines, dtype=np.int64)
-    rows, n_bytes, n_read, status = _cut(codes, delimiter, starts, ends, doubled, row_ends, lines)
-    fields = row_ends[rows - 1] if rows else 0
-    lines += lines_before + 1
-    block = Block(text, codes, starts[:fields], ends[:fields], doubled[:fields], row_ends[:rows], lines[:rows])
+@njit(cache=True, nogil=True)
+def _count(text, byte):
+    found = 0
+    for k in range(len(text)):
+        found += text[k] == byte
+    return found
+
+
+def cut(text, delimiter, lines_before=0, layout=ALL_TEXT, size=None):
+    """Return the rows of (the first bytes of) a text as a :class:`Block`, bytes and lines read, and why it ended."""
+    codes = np.frombuffer(text, dtype=np.uint8, count=len(text) if size is None else size)
+    n_lines = _count(codes, _LF) + 1
+    n_fields = len(codes) // 2 + 2 if delimiter == BLANKS else n_lines + _count(codes, delimiter)
+    stops = np.zeros(256, dtype=np.bool_)
+    stops[[_LF, _CR, *((_SPACE, _TAB) if delimiter == BLANKS else (delimiter,))]] = True
+    n_numbers = len(layout.points)
+    block = Block(
+        codes,
+        starts=np.empty(n_fields, dtype=np.int64),
+        ends=np.empty(n_fields, dtype=np.int64),
+        doubled=np.empty(n_fields, dtype=np.bool_),
+        widths=np.empty(n_lines, dtype=np.int64),
+        lines=np.empty(n_lines, dtype=np.int64),
+        numbers=np.empty((n_numbers, n_lines)),
+        pointed=np.zeros(n_numbers, dtype=np.bool_),
+        unread=np.empty((n_fields if n_numbers else 0, 4), dtype=np.int64),
+    )
+    rows, fields, n_unread, n_bytes, n_read, status = _cut(codes, delimiter, stops, layout, block)
+    block = block._replace(
+        starts=block.starts[:fields],
+        ends=block.ends[:fields],
+        doubled=block.doubled[:fields],
+        widths=block.widths[:rows],
+        lines=block.lines[:rows] + (lines_before + 1),
+        numbers=block.numbers[:, :rows],
+        unread=block.unread[:n_unread],
+    )
     return block, n_bytes, n_read, status
 
 
-def read_blocks(file, delimiter, name):
-    """Yield the rows of an open file of bytes as blocks; raise an error, after the rows above it, for a bad line."""
+def read_blocks(file, delimiter, name, layout):
+    """Yield the rows of an open file of bytes as blocks; raise an error, after the rows above it, for a bad line.
+
+    ``layout()`` is asked before each block. With the block comes a function that cuts it again, by the layout then.
+    """
     buffer = b""
-    size = _SMALLEST_BLOCK
     lines = 0
     begun = False
     more = True
     while more:
-        size = max(size, len(buffer))
-        read = file.read(size)
+        read = file.read(max(_SMALLEST_BLOCK, len(buffer)))
         more = len(read) > 0
         buffer += read if begun else read.removeprefix(BOM)
         begun = True
-        whole = buffer.rfind(b"\n") + 1 if more else len(buffer)
-        _check_text(buffer[:whole], lines, name)
-        block, n_bytes, n_lines, status = cut(buffer[:whole], delimiter, lines)
+        size = buffer.rfind(b"\n") + 1 if more else len(buffer)
+        _check_text(buffer, size, lines, name)
+        again = partial(_recut, buffer, size, delimiter, lines, layout)
+        block, n_bytes, n_lines, status = cut(buffer, delimiter, lines, layout(), size)
         bad = status != _WHOLE and (status != _BROKEN_OFF or not more)
         if more and not bad and len(block.lines) < _FEW_ROWS and len(buffer) < _LARGEST_BLOCK:
             continue
         if len(block.lines):
-            yield block
+            yield block, again
         lines += n_lines
         if bad:
             raise DataError(f"{name}, line {lines + 1}: {_REASONS[status]}.")
         buffer = buffer[n_bytes:]
 
 
+def _recut(text, size, delimiter, lines, layout):
+    return cut(text, delimiter, lines, layout(), size)[0]
+
+
 def decoded_lines(file, name):
     """Yield the lines of a file of bytes as text; refuse what is not UTF-8 and say where."""
     for number, line in enumerate(file):
         content = line if number else line.removeprefix(BOM)
-        _check_text(content, number, name)
+        _check_text(content, len(content), number, name)
         text = content.decode()
         if "\r" in text.removesuffix("\n").removesuffix("\r"):
             raise DataError(f"{name}, line {number + 1}: {_REASONS[_LONE_CR]}.")
         yield text
 
 
-def _check_text(text, lines_before, name):
-    """Raise an error for the line of the first byte that is not UTF-8, or is zero."""
+def _check_text(text, size, lines_before, name):
+    """Raise an error for the line of the first byte, of so many, that is not UTF-8, or is zero."""
     if not text.isascii():
         try:
-            text.decode()
+            text[:size].decode()
         except UnicodeDecodeError as error:
             line = lines_before + text.count(b"\n", 0, error.start) + 1
             raise NotUTF8(
@@ -225,7 +321,7 @@ def _check_text(text, lines_before, name):
                 "(--encoding), or save it as UTF-8 text.",
                 line,
             ) from None
-    zero = text.find(b"\0")
+    zero = text.find(b"\0", 0, size)
     if zero >= 0:
         line = lines_before + text.count(b"\n", 0, zero) + 1
         raise DataError(f"{name}, line {line}: expected text, got a zero byte.")
@@ -238,6 +334,7 @@ EXACT, UNSURE, NO_NUMBER = range(3)
 _SMALLEST_POWER, _LARGEST_POWER = -342, 308
 _SMALLEST_EXPONENT, _LARGEST_EXPONENT = -1074, 970  # of whole numbers of 53 bits
 _MOST_DIGITS = 19  # fit a word
+_ZERO, _NINE, _TEN = np.uint64(48), np.uint64(9), np.uint64(10)
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _INFINITY = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
@@ -329,6 +426,28 @@ def _round(mantissa, power):
 
 
 @njit(cache=True, nogil=True)
+def _digits(text, position, end, mantissa):
+    """Read digits; return the number that they continue, and where they end. What does not fit a word is cut off."""
+    while position < end:
+        digit = np.uint64(text[position]) - _ZERO  # what comes before 0 becomes very large
+        if digit > _NINE:
+            break
+        mantissa = mantissa * _TEN + digit
+        position += 1
+    return mantissa, position
+
+
+@njit(cache=True, nogil=True)
+def _leading_zero_digits(text, position, end):
+    """Return how many digits of a number, whatever its decimal point, come before the first that is not 0."""
+    zeros = 0
+    while position < end and not 49 <= text[position] <= 57:
+        zeros += text[position] == 48
+        position += 1
+    return zeros
+
+
+@njit(cache=True, nogil=True)
 def read_number(text, start, end, point):
     """Read the number at the start of text[start:end], whose decimal point is the byte ``point``.
 
@@ -336,35 +455,26 @@ def read_number(text, start, end, point):
     correctly) or NO_NUMBER, and whether it has a decimal point.
     """
     position = start
-    negative = False
-    if position < end and (text[position] == 43 or text[position] == 45):
-        negative = text[position] == 45
+    negative = position < end and text[position] == _MINUS
+    if position < end and (negative or text[position] == _PLUS):
         position += 1
-    mantissa, digits, power, seen, long = np.uint64(0), 0, 0, False, False
-    fraction = False
-    while position < end:
-        byte = text[position]
-        if 48 <= byte <= 57:
-            seen = True
-            if digits < _MOST_DIGITS:
-                mantissa = mantissa * np.uint64(10) + np.uint64(byte - 48)
-                digits += mantissa > np.uint64(0)
-                power -= fraction
-            else:
-                long = True
-                power += not fraction
-        elif byte == point and not fraction:
-            fraction = True
-        else:
-            break
-        position += 1
-    if not seen:
+    first = position
+    mantissa, position = _digits(text, position, end, np.uint64(0))
+    n_digits, n_decimals = position - first, 0
+    fraction = position < end and text[position] == point
+    if fraction:
+        mantissa, position = _digits(text, position + 1, end, mantissa)
+        n_decimals = position - first - n_digits - 1
+        n_digits += n_decimals
+    if n_digits == 0:
         return 0.0, position, NO_NUMBER, fraction
+    if n_digits > _MOST_DIGITS:
+        n_digits -= _leading_zero_digits(text, first, position)
+    power = -n_decimals
     if position < end and (text[position] == 101 or text[position] == 69):
         position += 1
-        down = False
-        if position < end and (text[position] == 43 or text[position] == 45):
-            down = text[position] == 45
+        down = position < end and text[position] == _MINUS
+        if position < end and (down or text[position] == _PLUS):
             position += 1
         exponent, any_digit = 0, False
         while position < end and 48 <= text[position] <= 57:
@@ -374,7 +484,7 @@ def read_number(text, start, end, point):
         if not any_digit:
             return 0.0, position, NO_NUMBER, fraction
         power += -exponent if down else exponent
-    if long:
+    if n_digits > _MOST_DIGITS:
         return 0.0, position, UNSURE, fraction
     value, certain = 0.0, True
     if mantissa > np.uint64(0):

@@ -35,7 +35,7 @@ def read_npz(path, label, target=None):
         names = _feature_names(stored, X.shape[1]) if "feature_names" in stored else ()
     if not names and not sp.issparse(X):
         names = tuple(f"x{k}" for k in range(X.shape[1]))
-    return Dataset(label, X, y, names, key or "", splits, "", str(path), ())
+    return Dataset(label, X, y, names, key or "", splits, str(path), ())
 
 
 class _Stored:

@@ -56,6 +56,7 @@ _OTHER_FORMATS = (
     (False, (".sas7bdat", ".xpt"), (), "SAS files are", "read_sas"),
     (False, (".h5", ".hdf5", ".hdf"), (b"\x89HDF",), "HDF files are", "read_hdf"),
 )
+_WEB_PAGE = (b"<!doctype html", b"<html")
 _SVMLIGHT_LINE = re.compile(rb"\s*[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)+\s*(#.*)?$", re.IGNORECASE)
 
 
@@ -130,6 +131,7 @@ def read_file(path, *, target=None, text=(), encoding=None):
         head = _head(opened, name)
     inner = Path(path.stem if ending in _OPENERS else path.name) if path is not None else Path()
     _refuse_other_formats(inner.suffix.lower(), head, name)
+    _refuse_wrappings(inner.suffix.lower(), head, name)
     kind = _FORMATS.get(inner.suffix.lower()) or _sniff(head)
     if kind in ("parquet", "npz"):
         if unpack is not None:
@@ -146,7 +148,7 @@ def read_file(path, *, target=None, text=(), encoding=None):
         found = _read_text(kind, opened, head, name, target, text, encoding)
         if kind == "svmlight":
             X, y, notes = found
-            return Dataset(label, X, y, (), "label", None, "", source, notes)
+            return Dataset(label, X, y, (), "label", None, source, notes)
         table = found
     return table_to_dataset(table, target=target, name=label, file=name, source=source)
 
@@ -212,6 +214,14 @@ def _refuse_other_formats(ending, head, name):
                 f"{name}: {what} not read; save it as CSV, or in Python: pandas.{call}({name!r}).to_csv('data.csv', "
                 "index=False)."
             )
+
+
+def _refuse_wrappings(ending, head, name):
+    """Raise an error for archives, and for pages that were downloaded in place of a file."""
+    if head.startswith(b"PK\x03\x04") and ending != ".npz" and b".npy" not in head:
+        raise DataError(f"{name}: ZIP archives are not read; unpack it and name the file within.")
+    if head.lstrip()[:14].lower().startswith(_WEB_PAGE):
+        raise DataError(f"{name}: expected data, got a web page; was the download refused?")
 
 
 def _head(opened, name):

@@ -507,22 +507,24 @@ class LDMClassifier(MarginClassifier):
         space = self._space(data)
         self.solver_ = self._pick_solver(space)
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
-        rows = space.rows
-        problems = self._sign_vectors(data.codes)
-        if not hasattr(self, "_stream"):
-            self._stream, self.n_iter_ = self._begin_stream(objective, rows, problems, data.weights), 0
-        if (len(problems), n_columns(rows)) != (len(self._stream.states), len(self._stream.states[0].v)):
-            raise ValueError("LDMClassifier: fit_intercept must be the same for all pieces; take a new estimator.")
-        stream = self._stream = self._stream._replace(seen=self._stream.seen + data.weights.sum())
-        for signs, eta, state in zip(problems, stream.etas, stream.states, strict=True):
-            about = objective, rows, signs, data.weights, stream.seen, eta
-            quietly(stochastic.run_pass, *about, stream.first_piece, stream.rng, state)
-        self.n_iter_ += 1
-        averages = [state.average() for state in stream.states]
+        averages = self._go_on(objective, space.rows, self._sign_vectors(data.codes), data.weights)
         if not np.isfinite(averages).all():
             raise self._digits_lost("the weights overflow")
         self._store(space, averages)
         return self
+
+    def _go_on(self, objective, rows, problems, weights):
+        """Take one pass over a piece, in each two-class problem; return the averaged weights."""
+        if not hasattr(self, "_stream"):
+            self._stream, self.n_iter_ = self._begin_stream(objective, rows, problems, weights), 0
+        if (len(problems), n_columns(rows)) != (len(self._stream.states), len(self._stream.states[0].v)):
+            raise ValueError("LDMClassifier: fit_intercept must be the same for all pieces; take a new estimator.")
+        stream = self._stream = self._stream._replace(seen=self._stream.seen + weights.sum())
+        for signs, eta, state in zip(problems, stream.etas, stream.states, strict=True):
+            about = objective, rows, signs, weights, stream.seen, eta
+            quietly(stochastic.run_pass, *about, stream.first_piece, stream.rng, state)
+        self.n_iter_ += 1
+        return [state.average() for state in stream.states]
 
     def _begin_stream(self, objective, rows, problems, weights):
         rng = self._rng()

@@ -33,7 +33,7 @@ class Block(NamedTuple):
 
 
 def write_reports(store: Path, chosen: Sequence[Experiment], output: Path) -> list[Path]:
-    """Write a page an experiment and a summary, each as Markdown and HTML, from the results in a store.
+    """Write one page per experiment and a summary, each as Markdown and HTML, from the results in a store.
 
     Parameters
     ----------

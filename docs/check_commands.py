@@ -1,0 +1,173 @@
+"""Every command and every piece of Python of README, guide and gallery, from the wheel in a new environment.
+
+`make wheel-check`, or `python docs/check_commands.py [folder]`: builds the source distribution, the wheel from it, and
+in the folder (a temporary one unless named) an environment with nothing but the wheel and its extras. Everything runs
+there, in empty folders with the small files that the pages speak of, so that nothing is found because the sources lie
+beside it. The tests of the source distribution are collected against the wheel, and a few of them run.
+
+Prints a line for each and ends with 1 if one failed. What installs, lints or takes hours is listed as left out.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+PAGES = ["README.md", "docs/index.md", "docs/beyond_one_machine.md", *sorted((ROOT / "docs/user_guide").glob("*.md"))]
+EXTRAS = "plots,cli,parquet,onnx,dask"
+LEFT_OUT = {
+    "make": "needs the sources",
+    "pip": "done above, with the wheel",
+    "margindist reproduce --quick": "minutes",
+    "margindist reproduce ldm": "hours",
+}
+FEW_TESTS = ["tests/test_packaging.py", "tests/test_awkward_files.py", "tests/test_statistics.py"]
+
+FILES = """
+import numpy as np, pandas as pd
+from pathlib import Path
+from sklearn.datasets import load_iris
+from sklearn.utils import shuffle
+
+table = shuffle(load_iris(as_frame=True).frame, random_state=0).rename(columns={"target": "species"})
+table["species"] = table["species"].map({0: "setosa", 1: "versicolor", 2: "virginica"})
+table[:90].to_csv("flowers.csv", index=False)
+table[90:].drop(columns="species").to_csv("new.csv", index=False)
+lifts = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=["height", "load", "speed"])
+lifts.assign(stops=(lifts["load"] > 0).astype(int)).to_parquet("lifts.parquet", index=False)
+Path("new_lifts").mkdir()
+lifts[:50].to_parquet("new_lifts/part-0.parquet", index=False)
+lifts[50:90].to_parquet("new_lifts/part-1.parquet", index=False)
+np.save("X.npy", lifts.to_numpy())
+np.save("y.npy", (lifts["load"] > 0).to_numpy().astype(int))
+"""
+
+
+def blocks(page, language):
+    """Return the blocks of a page in one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def commands(page):
+    """Return the lines of a page's shell blocks, without prompts and comments."""
+    lines = "".join(blocks(page, "(?:sh|console)")).splitlines()
+    return [line.removeprefix("$ ").split("  #")[0].strip() for line in lines]
+
+
+class Environment:
+    """A new environment, outside the sources, and what became of the commands that ran in it."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.failed = []
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder / "venv"], check=True)
+        self.bin = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
+        self.variables = {
+            key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MARGINDIST_DATA")
+        }
+        self.variables |= {"PATH": f"{self.bin}{os.pathsep}{os.environ['PATH']}", "MPLBACKEND": "Agg"}
+        self.variables |= {"NUMBA_CACHE_DIR": str(folder / "compiled")}
+
+    def install(self, *what):
+        """Install with pip."""
+        command = [self.bin / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *what]
+        subprocess.run(command, check=True, env=self.variables)
+
+    def run(self, title, command, folder):
+        """Run a command, as a list or a line of shell, and print whether it passed."""
+        start = time.perf_counter()
+        shell = isinstance(command, str)
+        run = subprocess.run(
+            command, cwd=folder, env=self.variables, shell=shell, capture_output=True, text=True, check=False
+        )
+        outcome = "passed" if run.returncode == 0 else "FAILED"
+        print(f"{outcome} {time.perf_counter() - start:6.1f} s  {title}", flush=True)
+        if run.returncode:
+            self.failed.append(title)
+            print(run.stdout[-2000:] + run.stderr[-2000:], flush=True)
+
+    def empty_folder(self, title):
+        """Return a new folder for the commands of one page."""
+        folder = self.folder / re.sub(r"\W+", "-", title)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        return folder
+
+
+def build(folder):
+    """Build the source distribution, and the wheel from it; check how the README will look; return both files."""
+    tools = Environment(folder / "build")
+    tools.install("build", "twine")
+    subprocess.run(
+        [tools.bin / "python", "-m", "build", "--outdir", folder / "dist", ROOT], check=True, env=tools.variables
+    )
+    files = sorted((folder / "dist").iterdir())
+    subprocess.run([tools.bin / "python", "-m", "twine", "check", "--strict", *files], check=True, env=tools.variables)
+    return next((folder / "dist").glob("*.tar.gz")), next((folder / "dist").glob("*.whl"))
+
+
+def check_pages(environment):
+    """Run what stands in shell and Python blocks."""
+    for page in PAGES:
+        name = str(Path(page).relative_to(ROOT) if Path(page).is_absolute() else page)
+        folder = environment.empty_folder(name)
+        lines = commands(page)
+        if lines:
+            environment.run(f"{name}: its files", [environment.bin / "python", "-c", FILES], folder)
+        for line in lines:
+            why = next((why for start, why in LEFT_OUT.items() if line.startswith(start)), None)
+            missing = next((shell for shell in ("zsh", "fish") if shell in line and shutil.which(shell) is None), None)
+            if why or missing:
+                print(f"left out         {name}: {line} ({why or f'{missing} is not installed'})")
+            else:
+                environment.run(f"{name}: {line}", line, folder)
+        python = blocks(page, "python")
+        if python:
+            (folder / "page.py").write_text("\n".join(python), encoding="utf-8")
+            environment.run(f"{name}: its Python", [environment.bin / "python", "page.py"], folder)
+
+
+def check_examples(environment):
+    """Run every example of the gallery."""
+    folder = environment.empty_folder("gallery")
+    for example in sorted((ROOT / "examples").glob("*.py")):
+        shutil.copy(example, folder)
+        environment.run(f"examples/{example.name}", [environment.bin / "python", example.name], folder)
+
+
+def check_tests(environment, sources):
+    """Collect the tests of the source distribution, without its package, and run a few."""
+    folder = environment.empty_folder("sources")
+    shutil.unpack_archive(sources, folder, filter="data")
+    (unpacked,) = folder.iterdir()
+    shutil.rmtree(unpacked / "margindist")
+    pytest = [environment.bin / "python", "-m", "pytest", "-q"]
+    environment.run("tests of the source distribution: collected", [*pytest, "--collect-only", "tests"], unpacked)
+    environment.run("tests of the source distribution: a few", [*pytest, *FEW_TESTS], unpacked)
+
+
+def main(folder):
+    """Build, install, run everything; return the number of failures."""
+    sources, wheel = build(folder)
+    environment = Environment(folder)
+    environment.install(f"{wheel}[{EXTRAS}]")
+    check_pages(environment)
+    check_examples(environment)
+    environment.install(f"{wheel}[test]")
+    check_tests(environment, sources)
+    print(f"{len(environment.failed)} failed" if environment.failed else "All passed.")
+    return len(environment.failed)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        place = Path(sys.argv[1]).resolve()
+        place.mkdir(parents=True, exist_ok=True)
+        sys.exit(bool(main(place)))
+    with tempfile.TemporaryDirectory() as place:
+        sys.exit(bool(main(Path(place))))
