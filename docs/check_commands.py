@@ -18,7 +18,12 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = ["README.md", "docs/index.md", "docs/beyond_one_machine.md", *sorted((ROOT / "docs/user_guide").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "index.md",
+    ROOT / "docs" / "beyond_one_machine.md",
+    *sorted((ROOT / "docs" / "user_guide").glob("*.md")),
+]
 EXTRAS = "plots,cli,parquet,onnx,dask"
 LEFT_OUT = {
     "make": "needs the sources",
@@ -50,7 +55,7 @@ np.save("y.npy", (lifts["load"] > 0).to_numpy().astype(int))
 
 def blocks(page, language):
     """Return the blocks of a page in one language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text(encoding="utf-8"), flags=re.M | re.S)
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
 def commands(page):
@@ -114,7 +119,7 @@ def build(folder):
 def check_pages(environment):
     """Run what stands in shell and Python blocks."""
     for page in PAGES:
-        name = str(Path(page).relative_to(ROOT) if Path(page).is_absolute() else page)
+        name = page.relative_to(ROOT).as_posix()
         folder = environment.empty_folder(name)
         lines = commands(page)
         if lines:

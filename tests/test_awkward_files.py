@@ -66,6 +66,12 @@ READ = [
     ("an index of pandas", "t.csv", pd.read_csv(io.StringIO(PLAIN)).to_csv(),
      "1 column with a different whole number in every row, which tells rows apart and no more, left out: 'x0'.",
      [1.5, 2.5]),
+    (
+        "many columns like classes", "t.csv",
+        "f0,f1,f2,f3,f4,f5,f6,f7,f8,kind\n" + "".join(f"{k % 2}," * 9 + f"{'uv'[k % 2]}\n" for k in range(30)),
+        "The last column, 'kind', was taken as the target. --target chooses another; these look like classes too: "
+        "'f0', 'f1', 'f2', 'f3', 'f4' and 4 more.", None,
+    ),
     ("blank lines", "t.csv", PLAIN.replace("\n", "\n\n"), "", [1.5, 2.5]),
     ("Excel's hint", "t.csv", "sep=,\n" + PLAIN, "1 line of comment at the top left out.", [1.5, 2.5]),
     (

@@ -311,6 +311,14 @@ def test_methods_of_the_kind_of_the_best_one_run_too(tmp_path, monkeypatch):
     assert "Not compared: ROMMA: only if the best method is of the same kind" in comparison.to_html()
 
 
+def test_the_verdict_names_methods_that_the_run_did_not_reach():
+    assert (
+        made({"ldm": [0.9], "svc": [], "odm": []}).answer()[-1] == "Not finished, so not compared: SVC (RBF) and ODM."
+    )
+    failed = made({"ldm": [0.9], "svc": []}, failed=[("svc", 0)])
+    assert not any("Not finished" in sentence for sentence in failed.answer())
+
+
 def test_the_verdict_names_rivals_of_the_same_kind_that_were_left_out():
     jitter = np.array([0.0, 0.004, -0.004, 0.002, -0.002])
     left_out = {"LDM (RBF)": "a split would take about 3 h", "ROMMA": "runs if asked for"}

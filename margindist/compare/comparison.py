@@ -180,6 +180,13 @@ class Comparison:
         return {label: reason for label, reason in self.about["left_out"].items() if label not in ran}
 
     @property
+    def unfinished(self) -> list[str]:
+        """The methods of the plan that are not in the table because the run ended before they had a split."""
+        begun = {row.method for row in self.rows} | set(self.plan.reserve)
+        labels = [BY_KEY[key].label for key in self.plan.grids if key not in begun]
+        return [label for label in labels if label not in self.failures]
+
+    @property
     def looked_at(self) -> list[str]:
         """The best method, and the support vector machine of its kind; if it is that itself, the next best method."""
         keys = [row.method for row in self.rows]
@@ -263,12 +270,13 @@ class Comparison:
 
     def _left_out_sentences(self):
         """Which rivals nothing is said about; those of the kind of the best method first."""
+        unfinished = self.unfinished
+        found = [f"Not finished, so not compared: {_listed(unfinished)}."] if unfinished else []
         if self.about.get("methods") is not None:
-            return ["Only the methods asked for, and scikit-learn's, were compared."]
+            return [*found, "Only the methods asked for, and scikit-learn's, were compared."]
         kernels = {method.label: method.kernel for method in BY_KEY.values()}
         near = [label for label in self.left_out if kernels[label] == self.rows[0].kernel]
         far = [label for label in self.left_out if label not in near]
-        found = []
         if near:
             found.append(f"Not compared, though of the same kind as {self.rows[0].label}: {_listed(near)}.")
         if far:

@@ -12,6 +12,7 @@ from margindist.compare.nested import left_out_notes
 from margindist.compare.scoring import LABELS, SHORT
 from margindist.margins import method_styles
 from margindist.methods import BY_KEY, METHODS
+from margindist.runs.statistics import corrected_resampled_t
 from margindist.runs.wording import duration, setting
 
 _LARGEST_MATRIX = 15  # classes of a confusion matrix; of more, the commonest confusions are listed
@@ -93,10 +94,10 @@ def worth_of_more_rows(comparison: Comparison) -> str:
     sizes, mean, _ = pictures.learning(curves)
     if len(sizes) < 2:
         return ""
-    rises = np.array([curve[-1][1] - curve[-2][1] for curve in curves])
-    error = rises.std(ddof=1) / np.sqrt(len(rises)) if len(rises) > 1 else np.inf
+    before, after = np.array([[curve[-2][1], curve[-1][1]] for curve in curves]).T
+    rise = corrected_resampled_t(after, before, test_share=1.0 / comparison.plan.splits)
     step = f"from {sizes[-2]:,.0f} to {sizes[-1]:,.0f} training rows the score changes by {mean[-1] - mean[-2]:+.3f}"
-    if rises.mean() > 2.0 * error:
+    if rise.verdict(LEVEL) == "win":
         return f"More rows would probably help: {step}."
     return f"More rows would hardly help, or too little to see here: {step}."
 

@@ -38,6 +38,7 @@ _IDENTIFIER_NAME = re.compile(r"(.*[_ .-])?(id|ids|idx|index|no|nr|number|key|uu
 _DATE_PART = re.compile(r".* \((days since 1970|year|month|day|weekday|hour)\)")  # no guess at the target
 _MOST_CLASSES = 30  # of a column that is guessed to be the target
 _FIRST_ROWS = 1000  # which often tell enough
+_MOST_LISTED = 5  # names in a sentence
 _STACKED_ROWS = 2048
 _BLOCK = 1 << 18  # numbers copied at a time
 
@@ -386,7 +387,7 @@ def _choose(table, target, name, notes):
         for k, column in enumerate(table.columns)
         if _looks_like_classes(column) and not _DATE_PART.fullmatch(names[k])
     ]
-    others = ", ".join(repr(names[k]) for k in candidates if k != last)
+    others = _listed([names[k] for k in candidates if k != last])
     if last in candidates or not candidates:
         too = f" --target chooses another; these look like classes too: {others}." if others and candidates else ""
         notes.append(f"The last column, {names[last]!r}, was taken as the target.{too}")
@@ -398,6 +399,12 @@ def _choose(table, target, name, notes):
         f"{name}: several columns look like classes, and the last one does not: {others}; name the target with "
         "--target (in Python: target=)."
     )
+
+
+def _listed(names):
+    """Return the first names, and how many more there are."""
+    more = len(names) - _MOST_LISTED
+    return ", ".join(map(repr, names[:_MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
 
 
 def _looks_like_classes(column):
@@ -451,8 +458,7 @@ def _informative(table, columns, target, notes):
         (running, "a different whole number in every row, which tells rows apart and no more,"),
     ):
         if dropped:
-            listed = ", ".join(map(repr, dropped[:5])) + (f" and {len(dropped) - 5} more" if len(dropped) > 5 else "")
-            notes.append(f"{counted(len(dropped), 'column')} with {why} left out: {listed}.")
+            notes.append(f"{counted(len(dropped), 'column')} with {why} left out: {_listed(dropped)}.")
     return kept
 
 

@@ -131,8 +131,8 @@ def _unquoted(text, position, stops):
 
 @njit(cache=True, nogil=True)
 def _is_missing(text, start, end):
-    found = False
-    for k in range(len(_MISSING_SIZES)):
+    found = start == end
+    for k in range(0 if found else len(_MISSING_SIZES)):
         found |= _MISSING_SIZES[k] == end - start and same_bytes(text, start, _MISSING_WORDS[k], 0, end - start)
     return found
 
@@ -337,11 +337,14 @@ _MOST_DIGITS = 19  # fit a word
 _ZERO, _NINE, _TEN = np.uint64(48), np.uint64(9), np.uint64(10)
 
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_BEGINNINGS = "+-.0123456789iI"
 _INFINITY = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 
 
 def to_number(text):
     """Return the number that a text spells, which may be infinite, or None where it spells none."""
+    if text[:1] not in _BEGINNINGS:  # a word, as nearly always
+        return None
     if _NUMBER.fullmatch(text) or (text.isascii() and _INFINITY.fullmatch(text)):
         return float(text)
     return None

@@ -110,8 +110,13 @@ def _digits(text, gap, point):
 
 def _as_dates(name, levels):
     pattern = _ISO if _ISO.fullmatch(levels[0]) else _OTHER
-    matches = [pattern.fullmatch(level) for level in levels]
-    if None in matches or len({match["apart"] for match in matches}) > 1:
+    matches = []
+    for level in levels:
+        match = pattern.fullmatch(level)
+        if match is None:
+            return None
+        matches.append(match)
+    if len({match["apart"] for match in matches}) > 1:
         return None
     if len({match["zone"] for match in matches}) > 1 or len({match["hour"] is None for match in matches}) > 1:
         return None
