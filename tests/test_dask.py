@@ -183,6 +183,16 @@ def test_nystroem_features_are_made_on_the_workers(client, rng):
     np.testing.assert_array_equal(fitted.predict(_chunked(X, lengths)).compute(), expected.predict(X))
 
 
+def test_many_columns_on_a_cluster(client, rng):
+    X = rng.random((200, 6000)) * (rng.random((200, 6000)) < 0.01)
+    y = (X @ rng.normal(size=6000) > 0).astype(int)
+    expected = LDMClassifier(tol=1e-7).fit(sp.csr_matrix(X), y)
+    rows = _chunked(X, (90, 0, 110)).map_blocks(sp.csr_matrix)
+    fitted = LDMClassifier(tol=1e-5).fit(rows, _chunked(y, (90, 0, 110)))
+    assert fitted.solver_ == "augmented-lagrangian" and fitted.duality_gap_ <= 1e-5
+    assert fitted.objective_ == pytest.approx(expected.objective_, rel=1e-5)
+
+
 def test_a_fitted_model_pickles_without_a_client(client, rng):
     X, y = _problem_of(2, rng)
     model = LDMClassifier().fit(DaskPartitions(_chunked(X, (300, 300)), client=client), _chunked(y, (300, 300)))
@@ -324,6 +334,13 @@ def test_values_that_are_not_finite_are_named_with_their_partition(client, probl
     broken[80, 3] = np.nan
     score = LDMClassifier().fit(X, y).score
     _raises("partition 2: expected finite numbers, got nan in row 10, column 3", score, _chunked(broken), _chunked(y))
+
+
+def test_partitions_with_fewer_columns_are_refused(client, problem):
+    X, y = problem
+    parts = [dask.delayed(X[:100]), dask.delayed(X[100:, :3])]
+    words = f"the same number of columns in all partitions, got from 3 to {X.shape[1]}"
+    _raises(words, LDMClassifier().fit, parts, [dask.delayed(y[:100]), dask.delayed(y[100:])])
 
 
 def test_a_client_that_is_closed_asynchronous_or_of_another_version(client, problem, monkeypatch):

@@ -107,6 +107,34 @@ def test_nystroem_features_are_made_in_the_partitions(tmp_path, model):
         assert np.isclose(found.score(parts), expected.score(X, y, weights))
 
 
+def wide_problem(n_classes, n_rows=300, n_columns=7000):
+    """Return rows like those of texts: more columns than a matrix of them could have."""
+    rng = np.random.default_rng(n_classes)
+    X = sp.random(n_rows, n_columns, 0.01, format="csr", rng=rng)
+    scores = X @ rng.normal(size=(n_columns, n_classes)) + 0.5 * rng.normal(size=(n_rows, n_classes))
+    return X, scores.argmax(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("model", "n_classes"),
+    [
+        (LDMClassifier(C=1.0, lambda1=2.0, lambda2=1.0), 2),
+        (LDMClassifier(C=np.inf, lambda1=0.0), 2),
+        (LDMClassifier(C=0.1, fit_intercept=False, class_weight="balanced"), 3),
+        (ODMClassifier(lam=2.0**8, multi_class="ovr"), 3),
+    ],
+)
+def test_many_columns_in_partitions(model, n_classes):
+    X, y = wide_problem(n_classes)
+    expected = clone(model).set_params(tol=1e-7).fit(X, y)
+    model = clone(model).set_params(tol=1e-5).fit(Partitions.from_arrays(X, y, rows_per_partition=80))
+    assert model.solver_ == ("newton" if isinstance(model, ODMClassifier) else "augmented-lagrangian")
+    assert np.max(model.duality_gap_) <= 1e-5
+    assert np.allclose(model.objective_, expected.objective_, rtol=1e-5)
+    two_threads = clone(model).set_params(n_jobs=2).fit(Partitions.from_arrays(X, y, rows_per_partition=80))
+    assert np.array_equal(two_threads.coef_, model.coef_)
+
+
 def test_landmarks_come_from_all_partitions(monkeypatch):
     monkeypatch.setattr("margindist.estimators._partitioned._SAMPLE_ROWS", 100)
     X, y, _ = problem(2, n_rows=4000)

@@ -53,6 +53,7 @@ _ON_ROWS = {
 _ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
+_MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
@@ -301,11 +302,15 @@ class LDMClassifier(MarginClassifier):
     def _solve_in_place(self, place, survey, positives, options):
         if self.solver not in ("auto", "interior-point"):
             return super()._solve_in_place(place, survey, positives, options)
-        self.solver_ = "interior-point"
         columns = survey["columns_max"] + bool(self.fit_intercept)
-        self._refuse_beyond_memory(3 * gram_bytes(columns), f"{columns} columns in partitions")
+        if not self._named_kernel.is_linear:
+            columns = self.n_components
+        wide = self.solver == "auto" and columns > _MOST_COLUMNS_IN_PARTITIONS
+        self.solver_ = "augmented-lagrangian" if wide else "interior-point"
+        if not wide:
+            self._refuse_beyond_memory(3 * gram_bytes(columns), f"{columns} columns in partitions")
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
-        solutions = interior_point.solve_in_place(place, objective, positives, options)
+        solutions = _ON_ROWS[self.solver_].solve_in_place(place, objective, positives, options)
         for solution in solutions:
             self._refuse_infeasible(solution)
         return solutions

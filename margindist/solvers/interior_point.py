@@ -48,15 +48,8 @@ import numpy as np
 from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 
-from margindist.solvers._solution import (
-    Solution,
-    Status,
-    certify,
-    conclude,
-    inseparable,
-    relative,
-    require,
-)
+from margindist.solvers._hinge_rounds import CertifiedPart, certified
+from margindist.solvers._solution import Status, certify, conclude, require
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     add_rows,
@@ -70,7 +63,6 @@ from margindist.spaces.rows import (
     row_dot,
     scores,
     some_scores,
-    squares,
     stored_bytes,
     take_rows,
     weighted_system,
@@ -212,7 +204,7 @@ def _rounds(objective, options, start, seed, with_dual):
     opened = yield Round("open", (guess, nearest, half, centre), guess)
     limit = options.limit(_MOST_ITERATIONS)
     w, n_iter, ended = yield from _path(Q, q, opened, guess, half, centre, options.tol, limit, options.report)
-    found = yield from _certified(objective, w, mean_row, total)
+    found = yield from certified(objective, w, mean_row, total)
     if with_dual:
         beta = yield Round("multipliers", (), found.coef)
         found = found._replace(dual=np.concatenate(beta["beta"]))
@@ -310,26 +302,6 @@ def _direction(Q, residual, now, bold):
     return dw, min(1.0, _SHORTEN * room["step_min"]) if np.isfinite(dw).all() else 0.0
 
 
-def _certified(objective, w, mean_row, total):
-    """Return weights with value and gap, from sums over all rows (as :func:`~margindist.solvers._solution.certify`)."""
-    floor = -np.inf
-    if objective.hard:
-        about = mean_row @ w
-        seen = yield Round("margins", (w, about), w)
-        if seen["least_min"] <= 0.0:
-            longest = seen["longest_max"]
-            proved = inseparable(np.array([seen["beta"]]), seen["pressure"] @ seen["pressure"], longest)
-            return Solution(w, None, np.inf, np.inf, status=Status.INFEASIBLE if proved else None)
-        w = objective.feasible_scale_of(w @ w, seen["least_min"], seen, about) * w
-        floor = 1.0
-    about = mean_row @ w
-    sums = yield Round("certify", (w, about, total, floor), w)
-    residual = sums["dual"] + objective.bend * (sums["centred"] / total) * mean_row - w
-    value = objective.value_of(w @ w, sums, about)
-    gap = 0.5 * (residual @ residual) + sums["excess"]
-    return Solution(w, None, value, relative(gap, value))
-
-
 def _factorise(system):
     """Return the Cholesky factor of a matrix whose lower triangle is filled, in its place."""
     return cho_factor(system.T, lower=False, overwrite_a=True, check_finite=False)
@@ -357,7 +329,7 @@ class _Set(NamedTuple):
     upper: np.ndarray  # C times the weights
 
 
-class HingePart:
+class HingePart(CertifiedPart):
     """What the method keeps of one partition: the working set and its variables.
 
     Parameters
@@ -373,9 +345,7 @@ class HingePart:
     """
 
     def __init__(self, rows, targets, weights, objective, positive=None, spare_bytes=0):
-        self._given = targets if positive is None else np.where(targets == positive, 1, -1).astype(np.int8)
-        self._weights = weights
-        self._objective = objective
+        super().__init__(targets, weights, objective, positive)
         self._spare = spare_bytes * n_rows(rows) / max(1, stored_bytes(rows))  # rows that a copy may have
         self._copied = None
         self._inside = np.ones(len(weights), dtype=bool)
@@ -389,10 +359,6 @@ class HingePart:
         if self._copied is None:
             return always
         return always | {"advance", "predict", "direct"} | ({"begin"} if self._sampled else set())
-
-    @property
-    def _everything(self):
-        return np.arange(len(self._weights))  # anew each time: kept, it would be the largest part of the state
 
     @property
     def _signs(self):
@@ -460,11 +426,6 @@ class HingePart:
                 self._weights[outside] * ((1.0 if self._objective.hard else self._objective.cap) / (2.0 * half)),
             )
         return record
-
-    def _margins_of_all(self, rows, w):
-        scores(rows, w, z := np.empty(len(self._weights)))
-        z *= self._given
-        return z
 
     def _leave(self, rows, short, sign=1.0):
         """Put rows that are short of margin 1 into the linear term, or take them from it."""
@@ -638,30 +599,6 @@ class HingePart:
         }
 
     # ------------------------------------------------------------------ what was found
-
-    def margins(self, rows, w, about):
-        """Return what a hard margin's certificate must know first: the least margin, and the multipliers' sums."""
-        z, beta = self._margins_of_all(rows, w), self._multipliers()
-        squares(rows, lengths := np.empty(len(z)))
-        return {
-            **self._objective.sums(z, self._weights, about),
-            "least_min": z.min(),
-            "beta": beta.sum(),
-            "pressure": add_rows(rows, self._everything, beta * self._given, np.zeros(len(w))),
-            "longest_max": lengths.max(),
-        }
-
-    def certify(self, rows, w, about, total, floor):
-        """Return the sums of the certificate; margins below the floor are so by rounding."""
-        z = np.maximum(self._margins_of_all(rows, w), floor)
-        beta = self._multipliers()
-        objective, weights = self._objective, self._weights
-        scales = self._given * objective.dual_coef_of_some(beta, z - about, weights, total)
-        return {
-            **objective.sums(z, weights, about),
-            "excess": objective.complementarity(beta, z, weights),
-            "dual": add_rows(rows, self._everything, scales, np.zeros(len(w))),
-        }
 
     def multipliers(self, rows):
         """Return the multipliers of all rows."""

@@ -40,6 +40,8 @@ from margindist.spaces.rows import (
     n_columns,
     n_rows,
     n_stored,
+    row_add,
+    row_dot,
     scores,
     some_scores,
 )
@@ -143,7 +145,7 @@ def _rounds(objective, options, start, method, in_files):
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
             break
         dw = yield from direction(now, gradient)
-        step = yield from _exact_step(w, dw, total)
+        step = yield from exact_step(w, dw, total)
         w = w + step * dw  # margins are computed anew: the rounding of long steps would stay in the certificate
     if not in_files:
         found = yield Round("multipliers", (None if best.coef is w else best.coef, total), best.coef)
@@ -151,11 +153,14 @@ def _rounds(objective, options, start, method, in_files):
     return conclude(best._replace(n_iter=n_iter), enough, ended)
 
 
-def _exact_step(w, dw, total):
-    """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t."""
+def exact_step(w, dw, *args):
+    """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t.
+
+    Parts answer to ``along(dw, t, *args)`` and then ``slopes(t, *args)`` with the loss's derivatives along dw.
+    """
     linear, square = w @ dw, dw @ dw
     low, high, t = 0.0, np.inf, 1.0
-    here = yield Round("along", (dw, t, total))
+    here = yield Round("along", (dw, t, *args))
     for _ in range(100):
         slope, bend = here["slope"] + linear + t * square, here["bend"]
         low, high = (t, high) if slope < 0.0 else (low, t)
@@ -165,7 +170,7 @@ def _exact_step(w, dw, total):
         if abs(ahead - t) <= _STEP_ERROR * t:
             return ahead
         t = ahead
-        here = yield Round("slopes", (t, total))
+        here = yield Round("slopes", (t, *args))
     return t
 
 
@@ -306,12 +311,13 @@ class SmoothPart:
     def advance(self, rows, w, total, with_gram):
         """Compute the margins; return loss and gradient there, and with the Gram product what H changes by."""
         z, weights, objective = self._margins, self._weights, self._objective
-        self._score(rows, w, z)
-        scales = -self._given * of_some(objective.slope, z, weights, total)
-        self._curvatures = of_some(objective.curvature, z, weights, total)
+        self._curvatures = np.empty(len(z))
+        pressure = np.zeros(len(w))
+        sweep = compiled_for(objective, _sweep)
+        sweep(objective, rows, self._given, weights, total, w, z, self._curvatures, pressure)
         record = {
             "loss": of_some(objective.losses, z, weights, total).sum(),
-            "pressure": add_rows(rows, np.arange(len(z)), scales, np.zeros(len(w))),
+            "pressure": pressure,
             "changed": np.count_nonzero(self._curvatures != self._in_system),
             "active": np.count_nonzero(self._curvatures),
         }
@@ -400,3 +406,13 @@ def _slope_along(objective, weights, total, z, dz, t):
         slope += rate * dz[i]
         bend += curvature * dz[i] * dz[i]
     return slope, bend
+
+
+@njit(cache=True, nogil=True)
+def _sweep(objective, rows, signs, weights, total, w, z, curvatures, pressure):
+    """Fill margins and curvatures, and add up the rows times their negative slopes: each row is read once for all."""
+    for i in range(len(z)):
+        z[i] = signs[i] * row_dot(rows, i, w)
+        rate, curvatures[i] = row_slope(objective, z[i], weights[i], total)
+        if rate != 0.0:
+            row_add(rows, i, -signs[i] * rate, pressure)
