@@ -32,6 +32,7 @@ from margindist import (
     ROMMAClassifier,
 )
 from margindist.estimators import _base
+from margindist.estimators._training_data import distinct
 from margindist.methods import OURS
 
 _ONLINE = {"soft_margin": 1.0, "max_iter": 1000, "random_state": 0}
@@ -297,3 +298,19 @@ def test_the_html_representation_links_to_the_documentation_that_the_metadata_na
 def test_without_metadata_the_html_representation_has_no_link(monkeypatch):
     monkeypatch.setattr(_base, "_documentation", lambda: "")
     assert "href" not in margindist.LDMClassifier()._repr_html_()
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [np.array([3, 1, 2]), np.array([-1.0, 1.0]), np.array([True, False]), np.arange(5000), np.array(["a"])],
+)
+def test_many_labels_are_found_without_sorting_them(labels):
+    y = labels[np.random.default_rng(0).integers(len(labels), size=30_000)]
+    y = np.append(np.sort(y), labels)  # the last may occur there for the first time
+    found, codes = distinct(y)
+    if len(labels) > 100 or labels.dtype.kind == "U":
+        assert found is None
+        return
+    expected, places = np.unique(y, return_inverse=True)
+    assert np.array_equal(found, expected) and np.array_equal(codes, places)
+    assert distinct(np.append(y.astype(float), np.nan))[0] is None

@@ -14,6 +14,7 @@ from margindist.dask import as_partitions
 # Solvers multiply and divide by sums of squares, and by products of two of those: with numbers between these bounds no
 # such product overflows or vanishes, whatever the number of rows.
 _SMALLEST, _LARGEST = 1e-70, 1e70
+_MANY_LABELS, _FEW_LABELS, _FEW_LOOKS = 10_000, 100, 3  # where sorting them all is avoided
 
 
 class TrainingData(NamedTuple):
@@ -36,6 +37,27 @@ def largest_value(X):
     return float(values[place]), X.indices[place] if sp.issparse(X) else place % X.shape[1]
 
 
+def distinct(y):
+    """Return the different numbers among many labels, and the index of each label; None, None if that is not quick.
+
+    Sorting millions of labels takes as long as a good part of a fit; looking each up among a few does not.
+    """
+    if len(y) < _MANY_LABELS or y.dtype.kind not in "biuf":
+        return None, None
+    labels = np.unique(y[:: len(y) // _MANY_LABELS])
+    for _ in range(_FEW_LOOKS):
+        if len(labels) > _FEW_LABELS:
+            return None, None
+        codes = np.searchsorted(labels, y)
+        np.minimum(codes, len(labels) - 1, out=codes)
+        unknown = labels[codes] != y
+        if not unknown.any():
+            return labels, codes
+        others = y[unknown]
+        labels = np.union1d(labels, others[:: len(others) // _MANY_LABELS + 1])
+    return None, None
+
+
 class TrainingDataMixin:
     """Validation of X, y and weights."""
 
@@ -53,7 +75,8 @@ class TrainingDataMixin:
         form = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
         X, y = validate_data(self, X, y, reset=first, ensure_all_finite=False, **form)
         self._check_range(X, piece)
-        check_classification_targets(y)
+        labels, places = distinct(y)
+        check_classification_targets(y if labels is None else np.repeat(labels, 2))  # which sorts what it is given
         if getattr(self, "kernel", None) == "precomputed" and X.shape[0] != X.shape[1]:
             raise ValueError(
                 f"{type(self).__name__}: kernel='precomputed' expects a square matrix of kernel values between all "
@@ -67,7 +90,13 @@ class TrainingDataMixin:
         if not present.any():
             raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
         codes = np.zeros(len(y), dtype=np.intp)
-        codes[present] = self._encode_piece(y[present], classes, first) if piece else self._encode(y[present])
+        if piece:
+            codes[present] = self._encode_piece(y[present], classes, first)
+        elif labels is not None and present.all():
+            self._set_classes(labels)
+            codes = places
+        else:
+            codes[present] = self._encode(y[present])
         totals = np.bincount(codes, weights=sample_weights, minlength=len(self.classes_))
         weights = self._weights_in_range(sample_weights * self._class_weights(totals, y)[codes])
         if weights.all():
@@ -78,13 +107,17 @@ class TrainingDataMixin:
 
     def _encode(self, y):
         """Set ``classes_`` and return the index of each label in it."""
-        self.classes_, codes = np.unique(y, return_inverse=True)
+        classes, codes = np.unique(y, return_inverse=True)
+        self._set_classes(classes)
+        return codes
+
+    def _set_classes(self, classes):
+        self.classes_ = classes
         if len(self.classes_) < 2:
             raise ValueError(
                 f"{type(self).__name__} needs samples of at least 2 classes, but y contains only one class: "
                 f"{self.classes_.tolist()[0]!r}."
             )
-        return codes
 
     def _encode_piece(self, y, classes, first):
         """Return the index of each label among the classes given at the first piece."""

@@ -53,7 +53,7 @@ attributes of data in partitions.
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -247,6 +247,7 @@ class LocalPlace:
         self._mine = list(range(n_partitions)) if mine is None else sorted(mine)
         self._pool = ThreadPoolExecutor(n_jobs) if n_jobs > 1 and len(self._mine) > 1 else None
         self._reader = ThreadPoolExecutor(1) if read_ahead and len(self._mine) > 1 else None
+        self._n_jobs = n_jobs
         self._window = max(1, n_jobs) + read_ahead
         self.spare_bytes = 0
         self._parts = {}
@@ -274,9 +275,12 @@ class LocalPlace:
     def nodes(self, requests):
         """Return, for each request, the complete subtrees of the reduction that the partitions here make."""
         trees = [Tree(self.n_partitions) for _ in requests]
-        for index, records in self._sweep(requests):
-            for tree, record in zip(trees, records, strict=True):
-                tree.add(index, record)
+        if self._pool is not None and self._reader is None:
+            self._share_out(requests, trees)
+        else:
+            for index, records in self._sweep(requests):
+                for tree, record in zip(trees, records, strict=True):
+                    tree.add(index, record)
         return [tree.nodes for tree in trees]
 
     def close(self):
@@ -286,9 +290,38 @@ class LocalPlace:
             if pool is not None:
                 pool.shutdown()
 
+    def _share_out(self, requests, trees):
+        """Let every thread take the next partition, and add up its records, until there are no more.
+
+        Rounds take milliseconds: a thread that had to wait until this one hands it the next partition would be idle
+        for a good part of them.
+        """
+        left = deque(self._mine)
+        lock = threading.Lock()
+
+        def work():
+            while True:
+                with lock:
+                    if not left:
+                        return
+                    index = left.popleft()
+                records = self._work(index, self._rows_for(index, requests), requests)
+                with lock:
+                    for tree, record in zip(trees, records, strict=True):
+                        tree.add(index, record)
+
+        jobs = [self._pool.submit(work) for _ in range(self._n_jobs - 1)]
+        try:
+            work()
+        finally:
+            left.clear()  # after an error, or Ctrl-C, nobody goes on
+            wait(jobs)
+        for job in jobs:
+            job.result()
+
     def _sweep(self, requests):
         """Yield partition and records, in order, with a bounded number of partitions in memory."""
-        if self._pool is None and self._reader is None:
+        if self._reader is None:
             for index in self._mine:
                 yield index, self._work(index, self._rows_for(index, requests), requests)
             return
@@ -303,9 +336,7 @@ class LocalPlace:
             yield index, job()
 
     def _submit(self, index, requests):
-        """Start loading a partition, or loading and working on it; return what waits for its records."""
-        if self._reader is None:
-            return self._pool.submit(lambda: self._work(index, self._rows_for(index, requests), requests)).result
+        """Start loading a partition, and working on it where there are threads; return what waits for its records."""
         loading = self._reader.submit(self._rows_for, index, requests)
         if self._pool is None:
             return lambda: self._work(index, loading.result(), requests)
