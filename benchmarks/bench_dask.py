@@ -317,45 +317,30 @@ def _newton(X, signs, penalty, free=False):
 
 
 def paper(found):
-    """Print what a fit takes on a large cluster, from assumptions that are printed too."""
+    """Yield what a fit takes on a large cluster, and from which assumptions."""
     rows, columns, n_workers, threads = 10**9, 100, 100, 8
-    measured_on = next((runs for name, runs in found.items() if name == "LDM"), None)
-    if measured_on is None:
-        print("\n(the paper section needs the section workers)")
-        return
-    _, m, row = measured_on[0]
+    latency, bandwidth = 10e-3, 1e9
+    _, m, row = found["LDM"][0]
     iterations, n_rounds = row["iterations"], row["rounds"]
     per_row = (row["path s"] - row["client s"]) / m
-    latency, bandwidth = 10e-3, 1e9
     scale = ((columns + 1) / (COLUMNS + 1)) ** 2
-    gram = 8 * (columns + 3) ** 2
-    small = 8 * 4 * (columns + 1)
-    per_iteration = n_workers * (gram + 3 * small)
+    per_iteration = n_workers * 8 * ((columns + 3) ** 2 + 3 * 4 * (columns + 1))
     compute = per_row * scale * rows / (n_workers * threads)
     transfer = iterations * per_iteration / bandwidth
     waiting = n_rounds * latency
-    print(f"\n## On paper: {rows:.0e} rows x {columns} columns on {n_workers} workers\n\nAssumptions:\n")
-    for assumption in (
-        f"{n_rounds} rounds and {iterations} iterations, as measured on {m:,} rows (they hardly grow with the rows)",
-        f"{threads} threads per worker, each as fast as the one here",
-        f"work per row grows with the square of the columns: {scale:.1f} times that of {COLUMNS} columns",
-        f"{latency * 1e3:.0f} ms for a round without work",
-        f"all records reach one client, through {bandwidth / 1e9:.0f} GB/s; one record per worker and round",
-        f"a matrix of {columns + 3} x {columns + 3} numbers once per iteration, a few vectors in the other rounds",
+    measured_here = f"measured on {m:,} rows x {COLUMNS} columns; hardly grows with the rows"
+    for what, value, unit, why in (
+        ("rounds", n_rounds, "", measured_here),
+        ("iterations", iterations, "", measured_here),
+        ("rows in memory", rows / n_workers * columns * 4 / 1e9, "GB per worker", "float32"),
+        ("state of the rows", rows / n_workers * 40 / 1e9, "GB per worker", "40 bytes per row"),
+        ("sums", per_iteration / 1e6, "MB per iteration", "a matrix of all columns per worker, and twelve vectors"),
+        ("computing", compute, "s", f"{threads} threads per worker as fast as here, work as the square of the columns"),
+        ("transfer", transfer, "s", f"all records through one client at {bandwidth / 1e9:.0f} GB/s"),
+        ("latency", waiting, "s", f"{latency * 1e3:.0f} ms per round"),
+        ("together", compute + transfer + waiting, "s", ""),
     ):
-        print(f"- {assumption}")
-    rows_of_table = [
-        ("rows in memory", f"{rows / n_workers * columns * 4 / 1e9:.1f} GB per worker (float32)"),
-        ("state of the rows", f"{rows / n_workers * 40 / 1e9:.1f} GB per worker (40 bytes per row)"),
-        ("bytes per iteration", f"{per_iteration / 1e6:.1f} MB"),
-        ("computing", f"{compute:.1f} s"),
-        ("transfer", f"{transfer:.2f} s ({iterations} iterations)"),
-        ("latency", f"{waiting:.2f} s ({n_rounds} rounds)"),
-        ("together", f"{compute + transfer + waiting:.1f} s"),
-    ]
-    print("\n| what | how much |\n|---|---|")
-    for name, value in rows_of_table:
-        print(f"| {name} | {value} |")
+        yield {"what": what, "how much": float(value), "unit": unit, "assumption": why}
 
 
 def picture(path, sizes):
@@ -403,7 +388,7 @@ def main():
     if "peers" in asked.sections:
         table(f"Two workers, {asked.peer_rows:,} x {COLUMNS}", peers(asked.peer_rows))
     if "paper" in asked.sections:
-        paper(found)
+        table("On paper: 1e9 rows x 100 columns on 100 workers", paper(found))
     if asked.picture:
         picture(asked.picture, [asked.rows // 64, asked.rows // 16, asked.rows // 4])
 

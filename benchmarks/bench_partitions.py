@@ -6,12 +6,14 @@ what a fit costs whatever else the machine does. The *path* adds up, over the ro
 would have to do if each took the next partition as soon as it is free, by the processor time that each partition took,
 and what the solver does between rounds: on two idle cores a fit with two threads takes about that long. Sweeps are the
 rows of the working set (ODM: all rows) in each round, added up, over the number of rows; looks at the rows outside of
-it, one score each, are not counted.
+it, one score each, are not counted. A first table says what two threads give for the inner loops alone: memory, caches
+and cores that are shared let no fit gain more.
 """
 
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import scipy.sparse as sp
@@ -19,6 +21,7 @@ import scipy.sparse as sp
 from benchmarks._measure import load, table
 from margindist import LDMClassifier, ODMClassifier
 from margindist.spaces.partitions import LocalPlace
+from margindist.spaces.rows import _add_product, add_rows, as_rows, gram, scores
 
 MODELS = {
     "LDM": lambda n_jobs: LDMClassifier(C=1.0, n_jobs=n_jobs, random_state=0),
@@ -116,13 +119,45 @@ def measure(names):
                 "2 threads: processor s": spent_two,
                 "wall s ": wall_two,
                 "path s": path,
-                "speed-up on idle cores": spent_one / path,
+                "speed-up": wall_one / wall_two,
+                "speed-up by path": spent_one / path,
                 "same bits": bool(np.array_equal(one.coef_, two.coef_)),
             }
 
 
+def machine_limits():
+    """Yield what two threads of this machine give for a fit's own inner loops, with nothing of a solver around them."""
+    rng = np.random.default_rng(0)
+    halves = [as_rows(rng.random((300_000, 54))) for _ in range(2)]
+    every, scales, out = np.arange(300_000), rng.random(300_000), np.empty((2, 300_000))
+    blocks, products = [rng.random((2400, 54)) for _ in range(2)], np.zeros((2, 54, 54))
+    w = rng.random(54)
+    loops = {
+        "Gram products of a block in the cache": lambda k: [
+            _add_product(blocks[k], 1.0, products[k]) for _ in range(100)
+        ],
+        "Gram product of rows": lambda k: gram(halves[k], every, scales),
+        "scores of rows": lambda k: scores(halves[k], w, out[k]),
+        "sum of scaled rows": lambda k: add_rows(halves[k], every, scales, np.zeros(54)),
+    }
+    with ThreadPoolExecutor(2) as pool:
+        for name, loop in loops.items():
+            list(pool.map(loop, range(2)))
+            one, two = np.inf, np.inf
+            for _ in range(10):
+                start = time.perf_counter()
+                loop(0)
+                one = min(one, time.perf_counter() - start)
+                start = time.perf_counter()
+                list(pool.map(loop, range(2)))
+                two = min(two, time.perf_counter() - start)
+            yield {"loop": name, "one thread ms": 1e3 * one, "twice the work, two threads ms": 1e3 * two,
+                   "speed-up": 2.0 * one / two}  # fmt: skip
+
+
 def main():
     names = sys.argv[1:] or ["covtype", "mnist", "a9a*100", "generated:5000000"]
+    table("What two threads of this machine give", machine_limits())
     table("Rows in partitions in memory, one and two threads", measure(names))
 
 
