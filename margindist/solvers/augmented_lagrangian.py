@@ -18,7 +18,7 @@ All but the preconditioner is sums over rows, so the method is written as rounds
 (:mod:`margindist.spaces.partitions`); rows in memory are the case of one partition. A step is a round ``advance``
 (margins, multipliers, gradient and certificate), a round ``free_rows``, in which the partitions send those rows of A
 that they have not sent before, a few ``product``, a round ``along`` and some ``slopes``, which need no rows. A part
-keeps 38 bytes per row for each problem, beside labels and weights.
+keeps 37 bytes per row for each problem, beside labels and weights.
 """
 
 import numpy as np
@@ -302,11 +302,14 @@ class LagrangianPart(CertifiedPart):
 
     def __init__(self, rows, targets, weights, objective, positive=None, beta=None):
         super().__init__(targets, weights, objective, positive)
-        self._upper = objective.upper(weights)
         self._beta = np.zeros(len(weights)) if beta is None else beta
         self._slopes = self._beta  # the multipliers that the penalty makes of the margins
         self._kept = self._beta
         self._forget()
+
+    @property
+    def _upper(self):
+        return self._objective.upper(self._weights)
 
     def _forget(self):
         self._places = np.full(len(self._weights), -1, dtype=np.int32)  # of a row among those sent
