@@ -16,7 +16,7 @@ from sklearn.svm import SVC, LinearSVC
 from margindist import LDMClassifier
 from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
-from margindist.solvers import augmented_lagrangian, interior_point, stochastic
+from margindist.solvers import augmented_lagrangian, coordinate_descent, interior_point, stochastic
 from margindist.solvers._solution import Options, Problem, Solution, Status, relative
 from margindist.spaces.rows import as_rows
 from tests.reference import ldm as reference
@@ -199,6 +199,53 @@ def test_many_columns(kind, C):
         model = LDMClassifier(C, solver=solver, random_state=0).fit(X, y)
         assert model.n_iter_ < 300
         assert model.objective_ - best.objective_ <= 1.01e-4 * model.objective_
+
+
+def noisy_halves(m, d, seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.random((m, d))
+    return X, np.where((X - 0.5) @ rng.normal(size=d) + 0.3 * rng.normal(size=m) > 0, 1.0, -1.0)
+
+
+@pytest.mark.parametrize("lambdas", [(0.0, 0.0), (0.25, 0.25)])
+def test_auto_tries_passes_where_a_few_may_do(lambdas):
+    X, signs = noisy_halves(13_000, 8)
+    small = fit(X, signs, 1e-3, *lambdas)
+    assert small.solver_ == "coordinate-descent" and small.duality_gap_ <= 1e-4
+    assert fit(X, signs, 1e3, *lambdas, tol=0.1).solver_ == "interior-point"
+    assert fit(X[:1000], signs[:1000], 1e-3, *lambdas).solver_ == "interior-point"
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_passes_that_will_not_do_are_a_start_for_interior_points(form):
+    X, signs = noisy_halves(1500, 80)
+    handed = fit(form(X), signs, 100.0, 0.25, 0.25)
+    alone = fit(X, signs, 100.0, 0.25, 0.25, solver="interior-point", tol=1e-8)
+    assert handed.solver_ == "coordinate-descent" and handed.n_iter_ < 60
+    assert handed.duality_gap_ <= 1e-4
+    assert alone.objective_ * (1 - 1e-8) <= handed.objective_ <= alone.objective_ * (1 + 1e-4)
+
+
+def test_coordinate_descent_gives_up_when_another_method_would_be_done():
+    X, signs = noisy_halves(1500, 80)
+    hinge = Problem(LDM(100.0, 0.0, 0.0), as_rows(X), signs, np.ones(1500))
+    found = coordinate_descent.solve(hinge, Options(tol=1e-6, choices={"rival": 10}))
+    assert found.status is Status.STALLED and found.n_iter <= 10
+    patient = coordinate_descent.solve(hinge, Options(tol=1e-6, max_iter=2))
+    assert patient.status is Status.ITERATION_LIMIT and patient.n_iter == 2
+
+
+@pytest.mark.parametrize("copied", [1 << 28, 0])
+@pytest.mark.parametrize("lambdas", [(0.0, 0.0), (0.25, 0.25)])
+def test_rows_that_coordinate_descent_leaves_out_come_back(monkeypatch, lambdas, copied):
+    X, signs = noisy_halves(900, 5, seed=1)
+    order = np.argsort(signs, kind="stable")  # neighbours that pull in one direction
+    X, signs = X[order], signs[order]
+    monkeypatch.setattr(coordinate_descent, "_LARGEST_COPY", copied)
+    descent = fit(X, signs, 1.0, *lambdas, solver="coordinate-descent", tol=1e-8)
+    alone = fit(X, signs, 1.0, *lambdas, solver="interior-point", tol=1e-10)
+    assert descent.objective_ == pytest.approx(alone.objective_, rel=2e-8)
+    assert descent.multipliers_.min() >= 0.0 and descent.multipliers_.max() <= 1.0
 
 
 @pytest.mark.parametrize("form", [np.asarray, np.float32, sp.csr_array])

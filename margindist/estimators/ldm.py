@@ -41,7 +41,9 @@ from margindist.spaces.rows import (
     dense_matrix,
     n_columns,
     n_rows,
+    n_stored,
     scores,
+    squares,
 )
 
 _ON_ROWS = {
@@ -55,6 +57,9 @@ _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior p
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
+_MANY_VALUES = 10**5  # stored values from which on it pays to try passes before an interior point method
+_FEW_ROWS_A_COLUMN = 240  # below, a sample of the rows is no cheap start
+_SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which it does
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 
@@ -103,13 +108,14 @@ class LDMClassifier(MarginClassifier):
 
     solver : {"auto", "interior-point", "coordinate-descent", "block", "dcd", "asgd"}, default="auto"
         - "interior-point": one Gram matrix of the columns per iteration; for few features and any ``C``.
-        - "coordinate-descent": passes over the rows, then Newton steps where those stall; for many features.
+        - "coordinate-descent": passes over the rows, then Newton steps where those stall; for many features, or a
+          small ``C``.
         - "block": descent on blocks of the dual; for kernels.
         - "dcd": the paper's Algorithm 1, coordinate descent on an explicit dual matrix; for comparison.
         - "asgd": the paper's Algorithm 2, averaged stochastic gradients (linear kernel); rough, allows ``partial_fit``.
 
-        "auto" picks by kernel and shape, and says what it picked in ``solver_``. Where a solver stalls above ``tol``,
-        others go on from its best point, except for "dcd" and "asgd", which are the paper's algorithms alone.
+        "auto" picks by kernel, shape and ``C``, and says what it picked in ``solver_``. Where a solver stalls above
+        ``tol``, others go on from its best point, except for "dcd" and "asgd", which are the paper's algorithms alone.
 
     tol : float, default=1e-4
         Relative duality gap at which a solver stops.
@@ -325,8 +331,23 @@ class LDMClassifier(MarginClassifier):
             return self.solver
         if space.n_columns is None:
             return "interior-point" if space.n_rows <= _FEW_ROWS else "block"
-        few = space.n_columns <= _FEW_COLUMNS or space.n_rows**2 * space.n_columns <= _FEW_OPERATIONS
+        if space.n_columns <= _FEW_COLUMNS:
+            return "coordinate-descent" if self._few_passes_may_do(space.rows) else "interior-point"
+        few = space.n_rows**2 * space.n_columns <= _FEW_OPERATIONS
         return "interior-point" if few else "coordinate-descent"
+
+    def _few_passes_may_do(self, rows):
+        """Tell whether to try a few passes of coordinate descent before the interior point method.
+
+        They may be enough where a step is cheap: passes grow with C times the squared length of a row. And they are the
+        better start where a sample that tells something of so many columns would be a large part of all rows.
+        """
+        if n_stored(rows) < _MANY_VALUES or np.isinf(self.C):
+            return False
+        if n_rows(rows) < _FEW_ROWS_A_COLUMN * n_columns(rows):
+            return True
+        squares(rows, lengths := np.empty(n_rows(rows)))
+        return bool(self.C * lengths.mean() <= _SMALL_PRICE)
 
     def _check_memory(self, space):
         """Refuse a fit that would take too much memory, before it starts."""
@@ -381,9 +402,13 @@ class LDMClassifier(MarginClassifier):
             begin = start if best is None else best
             if best is not None and solver != "augmented-lagrangian" and not best.gap < 1.0:
                 begin = None  # without a useful bound, its point is not worth starting from
-            return self._call(solver, problem, options, begin)
+            asked = options
+            if self.solver == "auto" and solver == "coordinate-descent" and line_up[1] == "interior-point":
+                asked = options._replace(choices={"rival": interior_point.cost_in_passes(problem.space)})
+            return self._call(solver, problem, asked, begin)
 
-        attempts = [functools.partial(attempt, solver) for solver in self._line_up(problem)]
+        line_up = self._line_up(problem)
+        attempts = [functools.partial(attempt, solver) for solver in line_up]
         unfinished = [Status.STALLED]
         if self.max_iter is None:  # nobody asked for the limit
             unfinished.append(Status.ITERATION_LIMIT)

@@ -9,21 +9,40 @@ of its loss again: ``base = z − q a`` stays, and
 
 After each pass t is set to z̄(t), the fixed-point step of the scalar equation t = z̄(t) (a contraction: 0 ≤ dz̄/dt < 1),
 which costs one inner product of w with the mean row. Secant steps were tried and lost: z̄ of an unfinished pass is too
-noisy for them. Rows whose multiplier sits firmly at a bound are skipped (shrunk) until the next look at the gap.
-Coordinate descent is quick to a rough solution and slow to a fine one when C is large: it gives up ("stalled") when
-the gap falls so slowly that ``max_iter`` passes would not suffice.
+noisy for them. Rows whose multiplier sits firmly at a bound are skipped (shrunk) until the next look at the gap, which
+computes all margins: rows that sit there firmly by them stay out. Then the others are copied in random order: to jump
+from row to row in memory costs several times what a step costs, and blocks of such neighbours are as good as rows drawn
+one by one. Coordinate descent is quick to a rough solution and slow to a fine one when C is large: it gives up
+("stalled") when the gap falls so slowly that ``max_iter`` passes would not suffice.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from margindist.objectives import compiled_for, coordinate_step
 from margindist.solvers._solution import Status, better, certify, conclude, require
-from margindist.spaces.rows import add_rows, n_columns, n_rows, row_add, row_dot, scores, squares
+from margindist.spaces.rows import (
+    add_rows,
+    n_columns,
+    n_rows,
+    row_add,
+    row_dot,
+    scores,
+    squares,
+    stored_bytes,
+    take_rows,
+)
 
 _MOST_PASSES = 1000
-_FIRST_LOOK = 6  # passes before the first look at the gap; then every half as many again as done so far
-_PATIENCE = 60  # passes before giving up is considered
+_LOOK = 3  # passes between two looks at the gap at least, and a third of those done so far
+_PATIENCE = 60  # passes before giving up is considered, if nobody knows what another method would take
+_BAR = 0.3  # fraction of the worst violation by which a row at a bound must be off to be skipped
+_SETTLED = 0.1  # fraction of the violation after a look at which the rows that are not skipped have settled
+_BLOCK = 16  # neighbours in memory that are visited one after the other
+_LEAST_BLOCKS = 256  # that are put in random order
+_LARGEST_COPY = 1 << 28  # bytes of rows that are copied
 
 
 def solve(problem, options, start=None):
@@ -34,7 +53,9 @@ def solve(problem, options, start=None):
     problem : Problem
         Any objective that :func:`~margindist.objectives.coordinate_step` knows, on rows.
     options : Options
-        One iteration is a pass; the generator draws the order of the rows. Reports come with every look at the gap.
+        One iteration is a pass, which is as many steps as there are rows; the generator draws their order. Reports come
+        with every look at the gap. The choice ``rival`` is the number of passes that another method would take: it
+        gives up as soon as it will take more, by how the gap has fallen.
     start : Solution, optional
         Whose multipliers to start from.
 
@@ -46,6 +67,8 @@ def solve(problem, options, start=None):
     require(objective, "Coordinate descent", "coordinate_step")
     tol = options.tol
     max_iter = options.limit(_MOST_PASSES)
+    (rival,) = options.chosen(rival=None)
+    patience, rival = (_PATIENCE, max_iter) if rival is None else (0, min(rival, max_iter))
     m, d = n_rows(rows), n_columns(rows)
     rng = options.generator()
     sweep = compiled_for(objective, _sweep)
@@ -61,21 +84,30 @@ def solve(problem, options, start=None):
     w = add_rows(rows, everything, signs * a, np.zeros(d))
     mean = mean_row @ w
     best = None
-    next_look = _FIRST_LOOK
-    active = everything
-    worst = np.inf  # violation in the last pass
-    for n_iter in range(1, max_iter + 1):
-        order = rng.permutation(active)
-        # Rows at a bound may lag behind their margins by what matters little beside the worst violation.
-        lag = 0.0 if np.isinf(worst) else 0.1 * worst * objective.dual_rate(total)
-        kept, worst = sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, worst, lag, a, beta, w)
-        active = order[:kept]
-        if len(order) == m:
-            mean = mean_row @ w
-        elif objective.coupled and abs(mean_row @ w - mean) > 0.1 * worst:
-            active = everything  # shrunk rows do not see the mean move: it moves only with all of them
-        if n_iter < next_look and n_iter < max_iter and kept > 0:
-            continue
+    worst, bars = np.inf, (np.inf, np.inf)  # violation in the last sweep, and what follows for the next
+    working = _Working(everything, rows, signs, weights, upper, lengths, a, beta)
+    leaves_out = hasattr(objective, "cap") and not objective.coupled  # rows sit at bounds, and nothing else moves them
+    steps, looked, next_look = 0, 0, min(_LOOK, max_iter) * m
+    while True:
+        active, settled = np.arange(len(working.which)), None
+        while settled is None or (steps < next_look and len(active) and worst > settled):
+            # Rows at a bound may lag behind their margins by what matters little beside the worst violation.
+            lag = 0.0 if np.isinf(worst) else 0.1 * worst * objective.dual_rate(total)
+            steps += len(active)
+            blocks, size = _in_blocks(len(active), rng)
+            beyond, short = sweep(objective, working, total, mean, active, blocks, size, bars, lag, w)
+            worst = max(beyond, short)
+            bars = _BAR * (beyond or np.inf), _BAR * (short or np.inf)
+            whole = len(active) == m
+            active = active[active >= 0]
+            if settled is None:
+                settled = _SETTLED * worst
+            if whole:
+                mean = mean_row @ w
+            elif objective.coupled and abs(mean_row @ w - mean) > 0.1 * worst:
+                active = np.arange(m)  # shrunk rows do not see the mean move: it moves only with all of them
+        a[working.which], beta[working.which] = working.a, working.beta
+        n_iter = -(-steps // m)
         scores(rows, w, z := np.empty(m))
         z *= signs
         now = certify(problem, w.copy(), z, beta.copy())
@@ -83,17 +115,55 @@ def solve(problem, options, start=None):
             return now._replace(n_iter=n_iter)
         earlier_gap, earlier = 1.0, 0
         if best is not None and np.isfinite(best.gap):
-            earlier_gap, earlier = best.gap, best.n_iter
+            earlier_gap, earlier = best.gap, looked
         best = better(best, now)._replace(n_iter=n_iter)
         if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             return conclude(best, tol, Status.STOPPED)
-        if best.gap <= tol:
-            break
-        if n_iter >= _PATIENCE and passes_left(earlier_gap, best.gap, n_iter - earlier, tol) > max_iter - n_iter:
+        if best.gap <= tol or n_iter >= max_iter:
+            return conclude(best, tol, Status.ITERATION_LIMIT)
+        passes = (steps - earlier) / m
+        if n_iter >= patience and passes_left(earlier_gap, best.gap, passes, tol) > rival - n_iter:
             return conclude(best, tol, Status.STALLED)
-        next_look = n_iter + max(_FIRST_LOOK, n_iter // 2)
-        active = everything
-    return conclude(best, tol, Status.ITERATION_LIMIT)
+        looked, next_look = steps, min(steps + max(_LOOK * m, steps // _LOOK), max_iter * m)
+        if leaves_out:
+            working = _copied(problem, upper, lengths, a, beta, _unsettled(z, beta, upper, bars), rng)
+        elif working.rows is rows:
+            working = _copied(problem, upper, lengths, a, beta, everything, rng)
+
+
+class _Working(NamedTuple):
+    """Rows that are worked on; the arrays have one entry per row of them."""
+
+    which: np.ndarray
+    rows: tuple
+    signs: np.ndarray
+    weights: np.ndarray
+    upper: np.ndarray
+    lengths: np.ndarray
+    a: np.ndarray
+    beta: np.ndarray
+
+
+def _copied(problem, upper, lengths, a, beta, which, rng):
+    """Return a copy of some rows in random order with their variables; where that is too large, all rows in theirs."""
+    _, rows, signs, weights = problem
+    if stored_bytes(rows) * (len(which) / len(signs)) > _LARGEST_COPY:
+        return _Working(np.arange(len(signs)), rows, signs, weights, upper, lengths, a, beta)
+    which = rng.permutation(which)
+    of_rows = (entry[which] for entry in (signs, weights, upper, lengths, a, beta))
+    return _Working(which, take_rows(rows, which), *of_rows)
+
+
+def _unsettled(z, beta, upper, bars):
+    """Return the rows that are not firmly at a bound, by their margins; all rows if there are none."""
+    settled = ((beta == 0.0) & (z - 1.0 > bars[0])) | ((beta == upper) & (1.0 - z > bars[1]))
+    return np.flatnonzero(~settled | settled.all())
+
+
+def _in_blocks(n, rng):
+    """Return blocks of neighbours in random order, and their size."""
+    size = min(_BLOCK, max(1, n // _LEAST_BLOCKS))
+    return rng.permutation(-(-n // size)), size
 
 
 def passes_left(before, now, passes, goal):
@@ -105,32 +175,30 @@ def passes_left(before, now, passes, goal):
 
 
 @njit(cache=True, nogil=True)
-def _sweep(objective, rows, signs, weights, upper, total, lengths, mean, order, bar, lag, a, beta, w):
-    """Step through the rows in the given order; move the shrunk ones behind.
+def _sweep(objective, working, total, mean, active, blocks, size, bars, lag, w):
+    """Step through the active rows, block after block; replace those that are shrunk by -1 in ``active``.
 
-    Rows at a bound whose margin is off 1 by more than ``bar``, the last pass's worst violation, are shrunk. The dual
-    variable of a row at a bound follows its margin only when it is behind by more than ``lag`` (for weight one): most
-    rows are of this kind, and following at once would double the cost of a pass. Returns how many rows are left, and
-    the worst violation.
+    Rows at a bound whose margin is off 1 by more than the bar for their side are shrunk. The dual variable of a row at
+    a bound follows its margin only when it is behind by more than ``lag`` (for weight one): most rows are of this kind,
+    and following at once would double the cost of a pass. Returns the worst violations, of margins beyond 1 and short
+    of it.
     """
-    worst = 0.0
-    last = len(order)
-    k = 0
-    while k < last:
-        i = order[k]
-        z = signs[i] * row_dot(rows, i, w)
-        new, multiplier = coordinate_step(objective, z - lengths[i] * a[i], lengths[i], weights[i], total, mean)
-        settled = multiplier == beta[i] and multiplier == (0.0 if z >= 1.0 else upper[i])
-        allowed = lag * weights[i] if settled else 0.0
-        if abs(new - a[i]) > allowed:
-            row_add(rows, i, signs[i] * (new - a[i]), w)
-            a[i] = new
-            beta[i] = multiplier
-        if not settled:
-            worst = max(worst, abs(1.0 - z))
-        elif abs(1.0 - z) > bar:
-            last -= 1
-            order[k], order[last] = order[last], i
-            continue
-        k += 1
-    return last, worst
+    rows, signs, a, beta = working.rows, working.signs, working.a, working.beta
+    beyond, short = 0.0, 0.0
+    for block in blocks:
+        for k in range(block * size, min((block + 1) * size, len(active))):
+            i = active[k]
+            z, length, weight = signs[i] * row_dot(rows, i, w), working.lengths[i], working.weights[i]
+            new, multiplier = coordinate_step(objective, z - length * a[i], length, weight, total, mean)
+            settled = multiplier == beta[i] and multiplier == (0.0 if z >= 1.0 else working.upper[i])
+            allowed = lag * weight if settled else 0.0
+            if abs(new - a[i]) > allowed:
+                row_add(rows, i, signs[i] * (new - a[i]), w)
+                a[i] = new
+                beta[i] = multiplier
+            if not settled:
+                beyond = max(beyond, z - 1.0)
+                short = max(short, 1.0 - z)
+            elif z - 1.0 > bars[0] or 1.0 - z > bars[1]:
+                active[k] = -1
+    return beyond, short

@@ -52,13 +52,16 @@ from margindist.solvers._hinge_rounds import CertifiedPart, certified
 from margindist.solvers._solution import Status, certify, conclude, require
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
+    BLAS,
     add_rows,
     as_rows,
     dense_matrix,
     gram,
     gram_diagonal,
+    gram_operations,
     n_columns,
     n_rows,
+    n_stored,
     row_add,
     row_dot,
     scores,
@@ -83,6 +86,7 @@ _SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
 _FLATTEST = 1e-200  # least curvature of a row: its root must not vanish
 _BRAKE = 1e-3  # curvature that the rows outside have in the first system, relative to those inside, and diagonally
+_USUAL_ITERATIONS = 12  # where few rows matter, and the first guess included
 _SKETCH = 257  # numbers that stand for the distribution of a part's margins
 
 
@@ -163,6 +167,16 @@ def _solve_in_span(problem, options, start):
     scores(problem.space, w, z := np.empty(len(problem.signs)))
     proved = certify(problem, w, problem.signs * z, found.dual)
     return conclude(proved._replace(n_iter=found.n_iter), options.tol, found.status)
+
+
+def cost_in_passes(rows):
+    """Return roughly how many passes over the rows a solution costs: what coordinate descent has to beat.
+
+    An iteration is a Gram product of the nearest rows, three sweeps over them, and a factorisation.
+    """
+    m, d, stored = n_rows(rows), n_columns(rows), n_stored(rows)
+    iteration = _NEAREST * (gram_operations(rows) + 6.0 * stored + 20.0 * m) + d**3 / (3.0 * BLAS)
+    return _USUAL_ITERATIONS * iteration / (2.0 * stored + 10.0 * m)  # a pass jumps from row to row in memory
 
 
 def quadratic_part(objective, rows, everything, signs, weights):

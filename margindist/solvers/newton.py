@@ -31,10 +31,11 @@ from margindist.solvers._solution import Solution, Status, conclude, gained, req
 from margindist.solvers.conjugate_gradients import ConjugateGradients
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
-    SparseRows,
+    BLAS,
     add_gram,
     add_rows,
     gram_diagonal,
+    gram_operations,
     gram_product,
     inner_products,
     n_columns,
@@ -50,9 +51,8 @@ _MOST_STEPS = 1000
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
 _STEP_ERROR = 1e-3  # of a step's length: what it leaves of the slope is small beside what the step takes away
-_FORCING = 0.05  # how far conjugate gradients reduce the residual
+_FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
 _PATIENCE = 3  # steps without a decrease after which rounding is all that is left
-_BLAS = 40.0  # how much faster an operation is inside a dense factorisation than on a stored value
 
 
 def solve(problem, options, start=None):
@@ -181,8 +181,8 @@ def _choose(shape, method, in_files):
     m, d = shape["rows"], shape["columns_max"]
     alone = shape["parts"] == 1  # inner products of rows in different partitions are nobody's
     costs = {
-        _Factor: shape["products"] + d**3 / (3.0 * _BLAS) if d <= _LARGEST_FACTOR else np.inf,
-        _RowFactor: m**3 / (3.0 * _BLAS) if m <= _LARGEST_FACTOR and alone else np.inf,
+        _Factor: shape["products"] + d**3 / (3.0 * BLAS) if d <= _LARGEST_FACTOR else np.inf,
+        _RowFactor: m**3 / (3.0 * BLAS) if m <= _LARGEST_FACTOR and alone else np.inf,
     }
     cheapest = min(costs, key=costs.get)
     sweeps = costs[cheapest] / (2.0 * shape["stored"] + m)
@@ -234,6 +234,7 @@ class _Conjugate:
     def __init__(self, in_files, cheapest=None, limit=np.inf):
         self._cheapest = cheapest
         self._limit = limit
+        self._last = np.inf  # length of the gradient a step before
         self._successor = None
 
     def __call__(self, now, gradient):
@@ -242,7 +243,9 @@ class _Conjugate:
             return (yield from self._successor(now, gradient))
         diagonal = 1.0 + (yield Round("diagonal"))["diagonal"]
         gradients = ConjugateGradients(-gradient, lambda residual: residual / diagonal)
-        enough = _FORCING**2 * gradients.square
+        size = np.linalg.norm(gradient)
+        enough = np.clip(size / self._last, *_FORCING) ** 2 * gradients.square
+        self._last = size
         sweeps = 0
         while gradients.square > enough:
             toward = gradients.direction
@@ -387,13 +390,8 @@ class SmoothPart:
 
 
 def _shape(rows, weights):
-    m, d = n_rows(rows), n_columns(rows)
-    if isinstance(rows, SparseRows):
-        lengths = np.diff(rows.indptr).astype(np.float64)
-        products = 0.5 * (lengths @ lengths)
-    else:
-        products = 0.5 * m * d**2 / _BLAS
-    sizes = {"rows": m, "columns_max": d, "stored": n_stored(rows), "products": products}
+    sizes = {"rows": n_rows(rows), "columns_max": n_columns(rows), "stored": n_stored(rows)}
+    sizes["products"] = gram_operations(rows)
     return {**sizes, "parts": 1, "weight": weights.sum()}
 
 
