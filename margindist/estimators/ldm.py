@@ -58,8 +58,8 @@ _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 _MANY_VALUES = 10**5  # stored values from which on it pays to try passes before an interior point method
-_FEW_ROWS_A_COLUMN = 240  # below, a sample of the rows is no cheap start
 _SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which it does
+_FEW_ROWS_A_COLUMN = 240  # below, a sample of the rows is no cheap start for that method: passes are
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 

@@ -172,11 +172,16 @@ def _solve_in_span(problem, options, start):
 def cost_in_passes(rows):
     """Return roughly how many passes over the rows a solution costs: what coordinate descent has to beat.
 
-    An iteration is a Gram product of the nearest rows, three sweeps over them, and a factorisation.
+    An iteration is a Gram product of the nearest rows, three sweeps over them, and a factorisation. Fewer rows than
+    columns have coordinates in their span, from one QR factorisation.
     """
     m, d, stored = n_rows(rows), n_columns(rows), n_stored(rows)
-    iteration = _NEAREST * (gram_operations(rows) + 6.0 * stored + 20.0 * m) + d**3 / (3.0 * BLAS)
-    return _USUAL_ITERATIONS * iteration / (2.0 * stored + 10.0 * m)  # a pass jumps from row to row in memory
+    products, swept, once = gram_operations(rows), stored, 0.0
+    if m < d:
+        products, swept, once = 0.5 * m**3 / BLAS, m * m, 2.0 * m * m * d / BLAS
+    iteration = _NEAREST * (products + 6.0 * swept + 20.0 * m) + min(m, d) ** 3 / (3.0 * BLAS)
+    # A pass jumps from row to row in memory, which costs as much as ten operations or so.
+    return (once + _USUAL_ITERATIONS * iteration) / (2.0 * stored + 10.0 * m)
 
 
 def quadratic_part(objective, rows, everything, signs, weights):
