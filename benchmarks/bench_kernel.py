@@ -1,14 +1,18 @@
 """Kernel LDM beside SVC: `python -m benchmarks.bench_kernel [section ...]`, with MARGINDIST_DATA set.
 
 Sections: few (few support vectors), many (many of them), beyond (mnist and covtype, whose Gram matrices no memory
-holds; minutes), whole (the Gram matrix fits, with margin terms), limited (it must not be held). RBF kernel,
-gamma="scale"; ours is certified: to a relative duality gap of 1e-3, beyond memory to 1e-2. In the first three, seconds
-are processor time of all threads. Columns "sklearnex" are scikit-learn-intelex, where it is installed; in "few" and
+holds; minutes), threads (one and two), choice (what solver="auto" takes beside the other one, over a grid), whole (the
+Gram matrix fits, with margin terms), limited (it must not be held). RBF kernel, gamma="scale"; ours is certified: to a
+relative duality gap of 1e-3, beyond memory to 1e-2. In "few" and "many" seconds are processor time, in "beyond" and
+"threads" those on the clock. Columns "sklearnex" are scikit-learn-intelex, where it is installed; in "few" and
 "many" it has one thread. "gap" of a peer is the relative distance of its own objective from its own dual bound.
 """
 
 import contextlib
+import functools
 import importlib
+import itertools
+import os
 import sys
 import time
 
@@ -16,6 +20,7 @@ import numpy as np
 from sklearn.svm import SVC
 
 from benchmarks._measure import in_turn, load, memory_growth, table
+from margindist import LDMClassifier
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.objectives import LDM
 from margindist.solvers import block_descent
@@ -27,10 +32,11 @@ ROUGH = 1e-2  # relative gap beyond memory
 LIMIT = 2e9  # bytes, the estimators' default
 
 
-def fit(X, y, C, limit, lam=LAMBDA, tol=TOL):
+def fit(X, y, C, limit, lam=LAMBDA, tol=TOL, n_jobs=1):
     weights = np.ones(len(y))
     kernel = Kernel("rbf", gamma=resolve_gamma("scale", X, weights), bias=1.0)
-    return block_descent.solve(Problem(LDM(C, lam, lam), gram_matrix(X, kernel, limit), y, weights), Options(tol=tol))
+    gram = gram_matrix(X, kernel, limit, n_jobs)
+    return block_descent.solve(Problem(LDM(C, lam, lam), gram, y, weights), Options(tol=tol))
 
 
 def one_thread():
@@ -52,13 +58,18 @@ def peer_gap(model, X, y):
 
 
 def beside(name, X, y, C, lam, tol=TOL, slow=False):
-    """Return one row of a table: ours and the peers', processor time, ratios, gaps."""
+    """Return one row of a table: ours and the peers', seconds, ratios, gaps.
+
+    Those that are ``slow`` are timed once, on the clock and by all cores.
+    """
     others = peers(C)
     if slow:
         others.pop("SVC")
-    calls = [lambda: fit(X, y, C, LIMIT, lam, tol)] + [lambda p=peer: p.fit(X, y) for peer in others.values()]
-    fit(X[:600], y[:600], C, LIMIT, lam, tol)  # compilation is not the fit's
-    (solution, seconds), *rest = in_turn(*calls, longest=5.0, clock=time.process_time)
+    n_jobs = os.cpu_count() if slow else 1
+    clock = time.perf_counter if slow else time.process_time
+    fit(X[:1200], y[:1200], C, LIMIT, lam, tol)  # compilation is not the fit's
+    calls = [lambda: fit(X, y, C, LIMIT, lam, tol, n_jobs)] + [lambda p=peer: p.fit(X, y) for peer in others.values()]
+    (solution, seconds), *rest = in_turn(*calls, longest=5.0, clock=clock)
     row = {"data": f"{name} {X.shape[0]}x{X.shape[1]}", "C": C, "lambda": lam, "ours s": seconds}
     row |= {"gap (certified)": float(solution.gap), "support vectors": np.count_nonzero(solution.dual)}
     for peer, (model, peer_seconds) in zip(others, rest, strict=True):
@@ -154,7 +165,43 @@ def beyond():
     )
 
 
-SECTIONS = {"few": few, "many": many, "beyond": beyond, "whole": whole, "limited": limited}
+def threads():
+    """Print one thread beside two; run it on a machine that does nothing else."""
+    X, y = load("letter:half")
+
+    def rows():
+        for C in (1.0, 100.0):
+            calls = [lambda C=C, n=n: fit(X, y, C, LIMIT, 0.0, n_jobs=n) for n in (1, 2)]
+            (one, alone), (two, together) = in_turn(*calls, clock=time.perf_counter)
+            row = {"data": "letter:half", "C": C, "one thread s": alone, "two threads s": together}
+            yield row | {"speed-up": alone / together, "same bits": bool((one.coef == two.coef).all())}
+
+    table("RBF kernel, threads", rows())
+
+
+def choice():
+    """Print what solver="auto" takes beside the better one of both, over rows, C, lambda and gamma."""
+    X, y = load("letter:half")
+    order = np.random.default_rng(0).permutation(len(y))
+
+    def rows():
+        for n in (50, 100, 200, 400, 800, 1600, 3200, 10000):
+            some = order[:n]
+            names = ["interior-point", "block"] if n <= 1600 else ["block"]
+            for C, lam, gamma in itertools.product((1.0, 100.0), (0.0, 0.25, 100.0), ("scale", 100.0)):
+                options = {"C": C, "lambda1": lam, "lambda2": lam, "kernel": "rbf", "gamma": gamma, "random_state": 0}
+                models = [LDMClassifier(solver=solver, **options) for solver in ["auto", *names]]
+                calls = [functools.partial(model.fit, X[some], y[some]) for model in models]
+                (auto, seconds), *others = in_turn(*calls, longest=2.0)
+                best = min(other for _, other in others)
+                row = {"rows": n, "C": C, "lambda": lam, "gamma": gamma, "solver_": auto.solver_, "auto s": seconds}
+                yield row | {"better s": best, "ratio": seconds / best, "gap": float(auto.duality_gap_)}
+
+    table("RBF kernel, the choice of the solver", rows())
+
+
+SECTIONS = {"few": few, "many": many, "beyond": beyond, "threads": threads, "choice": choice}
+SECTIONS |= {"whole": whole, "limited": limited}
 
 if __name__ == "__main__":
     for section in sys.argv[1:] or SECTIONS:

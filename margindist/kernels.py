@@ -4,6 +4,8 @@ A :class:`Kernel` is an immutable value: name and numbers, already resolved agai
 prediction evaluate it by the same code. Matrices of kernel values live in :mod:`margindist.spaces.gram`.
 """
 
+import functools
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -348,12 +350,27 @@ def exponentials(values, shift):
         values[i] = (0.0 if x <= _LEAST_EXPONENT else found) + shift
 
 
-class Pairs:
-    """Kernel values between training rows."""
+_NARROW = 64  # features up to which making an exponential of a product takes longer than the product
+_HEIGHT, _HEIGHT_OF_WIDE = 64, 128  # rows of values that one thread computes at a time
 
-    def __init__(self, X, kernel):
+
+class Pairs:
+    """Kernel values between training rows.
+
+    Parameters
+    ----------
+    X : ndarray or CSR of shape (n, n_features)
+    kernel : Kernel
+    n_jobs : int
+        Threads. What one of them computes at a time depends on the shape alone, so that values have the same bits for
+        any number.
+    """
+
+    def __init__(self, X, kernel, n_jobs=1):
         self.X, self.kernel = X, kernel
         self.n = X.shape[0]
+        self.n_jobs = 1 if kernel.is_given else n_jobs  # a function of the user's may not bear threads
+        self._height = _HEIGHT if X.shape[1] <= _NARROW else _HEIGHT_OF_WIDE
         if not kernel.is_given:
             sparse = _is_sparse_enough(X)
             self.rows = _prepare(kernel, X, _centre(kernel, X, sparse), sparse)
@@ -361,12 +378,34 @@ class Pairs:
     def __call__(self, which, others=slice(None), out=None):
         """Return the values between the rows ``which`` and ``others``, which may be slices; in ``out``, if given."""
         if not self.kernel.is_given:
-            return _values(self.kernel, self.rows.part(which), self.rows.part(others), out)
+            return self._computed(which, others, out)
         values = self._given(which, others)
         if out is None:
             return values
         out[:] = values
         return out
+
+    def _computed(self, which, others, out):
+        left, right = self.rows.part(which), self.rows.part(others)
+        n = left.values.shape[0]
+        values = np.empty((n, right.values.shape[0])) if out is None else out
+
+        def compute(begin):
+            part = slice(begin, begin + self._height)
+            _values(self.kernel, left.part(part), right, values[part])
+
+        self.each(compute, range(0, n, self._height))
+        return values
+
+    def each(self, work, items):
+        """Return what ``work`` returns for each item, in order; in threads, if there may be several."""
+        if self.n_jobs == 1 or len(items) < 2:
+            return [work(item) for item in items]
+        return list(self._pool.map(work, items))
+
+    @functools.cached_property
+    def _pool(self):
+        return ThreadPoolExecutor(self.n_jobs)
 
     def _given(self, which, others):
         if callable(self.kernel.name):
@@ -390,8 +429,22 @@ class Pairs:
         _apply(kernel, values)
         return values + kernel.bias
 
-    def strips(self, height):
-        """Yield ``(begin, end, values)``: the rows from begin to end, and their values with the rows from begin on."""
-        for begin in range(0, self.n, height):
+    def strips(self, height, work):
+        """Yield what ``work(begin, end, values)`` returns for the upper half of all values, in order.
+
+        ``values`` are those of the rows from begin to end with the rows from begin on. Each thread has one such strip.
+        """
+
+        def on_strip(begin):
             end = min(begin + height, self.n)
-            yield begin, end, self(slice(begin, end), slice(begin, None))
+            return work(begin, end, self._strip(begin, end))
+
+        begins = range(0, self.n, height)
+        for first in range(0, len(begins), self.n_jobs):
+            yield from self.each(on_strip, begins[first : first + self.n_jobs])
+
+    def _strip(self, begin, end):
+        if self.kernel.is_given:
+            return self._given(slice(begin, end), slice(begin, None))
+        rows = self.rows
+        return _values(self.kernel, rows.part(slice(begin, end)), rows.part(slice(begin, None)))

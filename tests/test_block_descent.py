@@ -5,8 +5,14 @@ import pytest
 from margindist.kernels import Kernel
 from margindist.objectives import LDM
 from margindist.solvers import block_descent, dual_coordinate_descent
-from margindist.solvers._kernel_certificate import certify_multipliers, certify_path
+from margindist.solvers._kernel_certificate import (
+    certify_multipliers,
+    certify_path,
+    certify_projection,
+    distance_bound,
+)
 from margindist.solvers._solution import Options, Problem
+from margindist.spaces.features import partial_cholesky
 from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
 
 
@@ -303,3 +309,48 @@ def test_margins_that_went_with_the_multipliers_prove_no_more_than_is_true(name,
         assert found.objective == pytest.approx(primal(objective, gram, signs, weights, found.coef), rel=1e-9)
         assert found.objective - found.gap * abs(found.objective) <= best * (1 + 1e-8)
     assert proved
+
+
+def few_support_vectors(n, rng, monkeypatch):
+    """Return rows of two classes that meet in few places, and settings with which landmarks are worth it."""
+    monkeypatch.setattr(block_descent, "_RANK", 32)
+    monkeypatch.setattr(block_descent, "_WORTH_LANDMARKS", 0)
+    monkeypatch.setattr(block_descent, "_EXPLICIT_BELOW", 0)
+    X = rng.standard_normal((n, 3))
+    X[:, 0] += 2.0 * np.sign(X[:, 0])
+    kernel = Kernel("rbf", gamma=0.2, bias=1.0)
+    return gram_matrix(X, kernel), np.sign(X[:, 0]), rng.uniform(0.5, 2.0, n)
+
+
+@pytest.mark.parametrize(
+    "lambda1, lambda2, few", [(0.25, 0.25, True), (0.25, 0.0, True), (0.0, 0.25, True), (8.0, 8.0, False)]
+)
+def test_landmarks_prove_it_or_hand_over(lambda1, lambda2, few, rng, monkeypatch):
+    gram, signs, weights = few_support_vectors(300, rng, monkeypatch)
+    objective = LDM(1.0, lambda1, lambda2)
+    solution = block_descent.solve(Problem(objective, gram, signs, weights), Options(tol=1e-3))
+    assert solution.status == "optimal"
+    whole = gram.whole()
+    value = primal(objective, whole, signs, weights, solution.coef)
+    np.testing.assert_allclose(solution.objective, value, rtol=1e-9)
+    best = optimum(objective, whole.values, signs, weights)
+    assert -1e-7 * abs(value) <= value - best <= (solution.gap + 1e-7) * abs(value)
+    assert few == (np.count_nonzero(solution.coef) <= np.count_nonzero(solution.dual) + block_descent._RANK)
+
+
+@pytest.mark.parametrize("rank", [2, 6, 24])
+def test_a_projected_pull_proves_no_more_than_is_true(rank, rng, monkeypatch):
+    gram, signs, weights = few_support_vectors(120, rng, monkeypatch)
+    objective = LDM(1.0, 2.0, 1.0)
+    best = optimum(objective, gram.whole().values, signs, weights)
+    factor = partial_cholesky(gram, rank, rng)
+    for share in (0.0, 0.1, 1.0):
+        beta = objective.upper(weights) * rng.uniform(0.0, 1.0, gram.n) * (rng.uniform(0.0, 1.0, gram.n) < share)
+        support = gram.dot(signs * beta)
+        w = rng.standard_normal(rank)  # whatever the weights are
+        found, margins = certify_projection(objective, gram, signs, weights, factor, beta, support, w)
+        np.testing.assert_allclose(margins, signs * gram.dot(found.coef), atol=1e-9)
+        assert found.objective >= best - 1e-7 and found.objective * (1.0 - found.gap) <= best + 1e-7
+        pull = objective.dual_coef(beta, margins, weights) - beta
+        rest = gram.whole().values - factor.features @ factor.features.T
+        assert (signs * pull) @ rest @ (signs * pull) <= distance_bound(factor, pull)

@@ -4,9 +4,11 @@ import warnings
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from margindist import LDMClassifier, ODMClassifier
+from margindist.estimators import _base
 from margindist.objectives import LDM, ODM
 from margindist.solvers import newton
 from margindist.solvers._kernel_certificate import _certify_features
@@ -182,3 +184,45 @@ def test_kernel_values_of_zero_leave_nothing_to_learn(multi_class):
         model.set_params(kernel="precomputed", fit_intercept=False).fit(nothing, y)
         assert not model.decision_function(nothing).any()
         assert np.max(model.duality_gap_) <= model.tol
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        LDMClassifier(10.0, 0.0, 0.0),
+        LDMClassifier(10.0, 20.0, 20.0),
+        ODMClassifier(1e3),
+        ODMClassifier(1e3, multi_class="ovr"),
+    ],
+    ids=str,
+)
+def test_as_many_components_as_the_kernel_asks_for(classifier, n_classes, rng, monkeypatch):
+    monkeypatch.setattr(_base, "_FEWEST_COMPONENTS", 4)
+    X = rng.standard_normal((150, 2))
+    y = np.digitize(X[:, 0] * X[:, 1], [-0.2, 0.2][: n_classes - 1])
+    auto = clone(classifier).set_params(kernel="rbf", gamma=0.3, n_components="auto", random_state=0).fit(X, y)
+    whole = clone(auto).set_params(n_components=None, tol=1e-9).fit(X, y)
+    few = clone(auto).set_params(n_components=4).fit(X, y)
+    assert few.n_components_ == 4 < auto.n_components_ <= 128 and not hasattr(few, "kernel_gap_")
+    assert np.shape(auto.kernel_gap_) == np.shape(auto.duality_gap_) and np.max(auto.kernel_gap_) <= 1e-2
+    if not hasattr(
+        auto, "objective_history_"
+    ):  # the joint problem is not convex; what is proved is about its last round
+        least = auto.objective_ - (auto.kernel_gap_ + 1e-8) * np.abs(auto.objective_)
+        assert np.all(whole.objective_ >= least)
+
+
+def test_components_end_where_memory_or_their_use_does(rng, monkeypatch):
+    monkeypatch.setattr(_base, "_FEWEST_COMPONENTS", 4)
+    X, y = rng.standard_normal((150, 2)), np.where(rng.random(150) < 0.5, -1, 1)
+    options = {"kernel": "rbf", "gamma": 0.3, "n_components": "auto", "random_state": 0}
+    small = LDMClassifier(cache_size=11 * 2 * 8 * 150 / 1e6, **options).fit(X, y)
+    assert small.n_components_ == 11 and small.kernel_gap_ > 1e-2
+    spread = LDMClassifier(10.0, **options | {"gamma": 1e3}).fit(X, y)  # every row is far from all others
+    assert spread.n_components_ < 150 and spread.kernel_gap_ > 0.1
+    assert not hasattr(LDMClassifier(n_components="auto").fit(X, y), "n_components_")  # linear
+    with pytest.raises(ValueError, match="no negative eigenvalues"):
+        LDMClassifier(**options | {"kernel": "sigmoid"}).fit(X, y)
+    with pytest.raises(ValueError, match="None, 'auto' or a positive integer"):
+        LDMClassifier(**options | {"n_components": "all"}).fit(X, y)

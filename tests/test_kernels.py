@@ -3,6 +3,8 @@ import tracemalloc
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from joblib import Parallel, delayed
+from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
@@ -10,6 +12,7 @@ from sklearn.svm import SVC
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MSVMAvClassifier, ODMClassifier
 from margindist.kernels import Kernel, exponentials, resolve_gamma
 from margindist.objectives import ODM
+from margindist.spaces import gram as gram_module
 from margindist.spaces.features import cholesky_factor, nystroem, partial_cholesky
 from margindist.spaces.gram import CachedGram, FullGram, clip_spectrum, gram_bytes, gram_matrix, is_indefinite
 
@@ -263,3 +266,41 @@ def test_exponentials_are_as_exact_as_they_say():
     for given, value in ((-750.0, 0.5), (-np.inf, 0.5), (3.0, 1.5), (0.0, 1.5)):
         exponentials(one := np.array([given]), 0.5)
         assert one[0] == value
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("kernel", SOME_KERNELS, ids=str)
+def test_any_number_of_threads_gives_the_same_bits(kernel, sparse, rng, monkeypatch):
+    monkeypatch.setattr(gram_module, "_RANGE", 100)
+    X = rng.standard_normal((700, 3)) * (rng.random((700, 3)) < 0.4) + [1e-3, 0.0, 0.0]
+    X = sp.csr_matrix(X) if sparse else X
+    V, which = rng.standard_normal((700, 2)), rng.permutation(700)[:300]
+    found = []
+    for n_jobs in (1, 2, 3):
+        gram = CachedGram(X, kernel, gram_bytes(700), n_jobs)
+        gram.add_columns(which, V[which, 0], out := np.zeros(700))
+        gram.add_columns(which[:50], V[:50, 0], out)
+        factor = nystroem(X, kernel, 20, np.random.default_rng(0), n_jobs)
+        found.append([gram.columns(which), gram.block(which), gram.dot(V), out, factor.features, gram.whole().values])
+    for other in found[1:]:
+        for first, second in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(first, second)
+
+
+def test_threads_of_kernels_and_of_others_do_not_multiply(monkeypatch):
+    X, y = load_iris(return_X_y=True)
+    asked = []
+    make = gram_module.Pairs
+
+    def noted(X, kernel, n_jobs):
+        asked.append(n_jobs)
+        return make(X, kernel, n_jobs)
+
+    monkeypatch.setattr(gram_module, "Pairs", noted)
+    model = LDMClassifier(kernel="rbf", solver="block", n_jobs=4)
+    model.fit(X[:100], y[:100])
+    assert asked == [4]
+    clone(model).fit(X, y)  # one against the rest: four threads for three problems
+    assert asked == [4, 1]
+    Parallel(2, prefer="threads")(delayed(clone(model).fit)(X[:100], y[:100]) for _ in range(2))
+    assert asked == [4, 1, 1, 1]

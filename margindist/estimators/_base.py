@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from margindist.estimators._parameters import ParametersMixin
 from margindist.estimators._partitioned import PartitionedMixin
 from margindist.estimators._prediction import PredictionMixin
-from margindist.estimators._problems import ProblemsMixin
+from margindist.estimators._problems import ProblemsMixin, threadpools
 from margindist.estimators._training_data import TrainingDataMixin
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.spaces.gram import clip_spectrum, gram_bytes, gram_matrix, is_indefinite
@@ -37,6 +37,11 @@ except ImportError:  # scikit-learn before 1.9 has no callbacks
 
 
 Method = TypeVar("Method", bound=Callable)
+
+# n_components="auto":
+_FEWEST_COMPONENTS = 128
+_NEAR_KERNEL = 1e-2  # relative distance from the minimum with the whole kernel that is near enough
+_FALLS = 0.9  # share of what half as many components leave of the trace: above it, more of them do not help
 
 
 def fitting(method: Method) -> Method:
@@ -118,11 +123,12 @@ class MarginClassifier(
         bias = 1.0 if getattr(self, "fit_intercept", False) else 0.0
         return Kernel(self.kernel, gamma, self.degree, self.coef0, bias=bias)
 
-    def _space(self, data, *, constant=None, definite=True):
+    def _space(self, data, *, constant=None, definite=True, n_components=None):
         """Return the space that the rows live in; the one place that asks whether the kernel is linear.
 
         ``constant`` says whether a constant feature belongs to it; None leaves that to ``fit_intercept``. Methods that
-        minimise nothing take a matrix with negative eigenvalues as it is: ``definite=False``.
+        minimise nothing take a matrix with negative eigenvalues as it is: ``definite=False``. ``n_components`` replaces
+        the parameter of that name.
         """
         kernel = self._kernel(data)
         if constant is not None:
@@ -130,14 +136,62 @@ class MarginClassifier(
         max_bytes = getattr(self, "cache_size", np.inf) * 1e6
         if kernel.is_linear:
             return LinearSpace(data, kernel, max_bytes)
+        threads = self._threads_per_problem()
         if getattr(self, "n_components", None) is not None:
-            return KernelSpace(data, kernel, None, (self.n_components, self._rng()))
+            landmarks = self.n_components if n_components is None else n_components, self._rng()
+            return KernelSpace(data, kernel, None, landmarks, threads)
 
         def make_gram():
-            gram = gram_matrix(data.X, kernel, max_bytes)
+            gram = gram_matrix(data.X, kernel, max_bytes, threads)
             return self._positive_part(gram, data.sample_weights) if definite else gram
 
         return KernelSpace(data, kernel, make_gram)
+
+    def _solve_in_spaces(self, data, solve_all, gap):
+        """Return the space of the coefficients with ``solve_all(space, starts)``, the solutions in it.
+
+        Linear algebra of kernels runs in one thread: where there are several, they are ours.
+
+        For ``n_components="auto"`` there are ever more components, until ``gap(space, solution)``, which bounds how far
+        a solution is above the minimum with the whole kernel, is small for each, or more of them add next to nothing.
+        """
+        if self._named_kernel.is_linear:
+            space = self._space(data)
+            return space, solve_all(space, None)
+        with threadpools().limit(limits=1, user_api="blas"):
+            if self.n_components == "auto":
+                space, solutions = self._solve_near_kernel(data, solve_all, gap)
+            else:
+                space = self._space(data)
+                solutions = solve_all(space, None)
+            if space.certified == "nystroem":
+                self.n_components_ = space.factor().rank
+        return space, solutions
+
+    def _solve_near_kernel(self, data, solve_all, gap):
+        self._refuse_indefinite()
+        most = int(getattr(self, "cache_size", np.inf) * 1e6 / (2 * 8 * data.X.shape[0]))
+        size, solutions, left = _FEWEST_COMPONENTS, None, np.inf
+        while True:
+            size = max(1, min(size, most, data.X.shape[0]))
+            space = self._space(data, n_components=size)
+            solutions = solve_all(space, solutions)
+            gaps = np.array([gap(k, space, solution) for k, solution in enumerate(solutions)])
+            factor = space.factor()
+            enough = gaps.max() <= max(_NEAR_KERNEL, self.tol) or factor.remainder > _FALLS * left
+            if enough or size in (most, data.X.shape[0]) or factor.rank < size:
+                break
+            size, left = 2 * size, factor.remainder
+        self.kernel_gap_ = gaps if len(gaps) > 1 else float(gaps[0])
+        return space, solutions
+
+    def _refuse_indefinite(self):
+        if not self._named_kernel.is_mercer:
+            raise ValueError(
+                f"{type(self).__name__}: n_components='auto' needs a kernel that is known to have no negative "
+                f"eigenvalues ('rbf', or 'poly' with coef0 >= 0), got kernel={self.kernel!r} with "
+                f"coef0={self.coef0:g}; give a number of components."
+            )
 
     def _positive_part(self, gram, weights=None):
         """Return the Gram matrix, without its negative eigenvalues if it has any."""

@@ -10,14 +10,13 @@ from margindist.dask import as_partitions
 from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
+    COMPONENTS,
     KERNEL_PARAMETERS,
     POSITIVE,
-    POSITIVE_INTEGER,
     one_of,
-    optional,
 )
 from margindist.solvers import coordinate_descent, newton
-from margindist.solvers._kernel_certificate import solve_in_space
+from margindist.solvers._kernel_certificate import kernel_gap, kernel_gap_of_joint, solve_in_space
 from margindist.solvers._solution import Options, Problem, Status, gained
 from margindist.spaces.rows import n_columns
 
@@ -52,7 +51,7 @@ class ObjectiveClassifier(MarginClassifier):
     _requirements = {
         **KERNEL_PARAMETERS,
         **COMMON_PARAMETERS,
-        "n_components": optional(POSITIVE_INTEGER),
+        "n_components": COMPONENTS,
         "cache_size": POSITIVE,
         "solver": one_of("auto", "newton", "coordinate-descent"),
     }
@@ -90,20 +89,28 @@ class ObjectiveClassifier(MarginClassifier):
             return self._fit_partitions(X, y, sample_weight)
         data = self._validate_training_data(X, y, sample_weight)
         objective = self._objective(*(float(getattr(self, name)) for name in self._objective._fields))
-        self.solver_ = self.solver
-        space = self._space(data)
-        self._refuse_beyond_memory(*space.memory_of_rows)
-        self.certified_problem_ = space.certified
-        self.solver_ = self._pick_solver(space.rows)
         rngs = self._rng().spawn(len(self.classes_))
-        threads = self._threads_per_problem()
 
-        def solve(k, labels, report):
-            problem = Problem(objective, space, labels, data.weights)
-            options = Options(self.tol, self.max_iter, rngs[k], report, threads)
-            return self._solve(problem, options, self._last_solution(k, space))
+        def solve_all(space, starts):
+            self.solver_ = self.solver
+            self._refuse_beyond_memory(*space.memory_of_rows)
+            self.certified_problem_ = space.certified
+            threads = self._threads_per_problem()
+            self.solver_ = self._pick_solver(space.rows)
 
-        solutions = self._solve_each(solve, data.codes, X, y, space=space, joint=self._is_joint())
+            def solve(k, labels, report):
+                problem = Problem(objective, space, labels, data.weights)
+                options = Options(self.tol, self.max_iter, rngs[k], report, threads)
+                return self._solve(problem, options, starts[k] if starts else self._last_solution(k, space))
+
+            return self._solve_each(solve, data.codes, X, y, space=space, joint=self._is_joint())
+
+        def gap(k, space, found):
+            if self._is_joint():
+                return kernel_gap_of_joint(Problem(objective, space, data.codes, data.weights), found)
+            return kernel_gap(Problem(objective, space, self._sign_vectors(data.codes)[k], data.weights), found)
+
+        space, solutions = self._solve_in_spaces(data, solve_all, gap)
         self._store(space, [solution.coef for solution in solutions])
         self._store_solutions(solutions)
         return self

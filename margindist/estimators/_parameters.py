@@ -57,6 +57,10 @@ POSITIVE_OR_INF = Requirement(lambda value: is_real(value) and value > 0, "a pos
 NON_NEGATIVE = Requirement(lambda value: is_real(value) and 0 <= value < np.inf, "a number that is not negative")
 REAL = Requirement(lambda value: is_real(value) and np.isfinite(value), "a finite number")
 POSITIVE_INTEGER = Requirement(lambda value: _is_integer(value) and value >= 1, "a positive integer")
+COMPONENTS = Requirement(
+    lambda value: value is None or (isinstance(value, str) and value == "auto") or POSITIVE_INTEGER.test(value),
+    "None, 'auto' or a positive integer",
+)
 FLAG = Requirement(lambda value: isinstance(value, (bool, np.bool_)), "True or False")
 
 KERNEL_PARAMETERS = {

@@ -59,6 +59,8 @@ class PartitionedMixin:
         kernel = self._named_kernel
         if not kernel.is_linear and (kernel.is_precomputed or getattr(self, "n_components", None) is None):
             raise self._needs_memory(f"kernel={self.kernel!r} without n_components")
+        if not kernel.is_linear and self.n_components == "auto":
+            raise self._needs_memory("n_components='auto' (unlike a number)")
 
     def _space_in_place(self, place, survey, encoding):
         """Return the space of the coefficients, and have the partitions loaded as rows of it from now on."""

@@ -48,7 +48,7 @@ class ProblemsMixin:
             return 1
         if n_problems is None:
             n_problems = 1 if len(self.classes_) == 2 else len(self.classes_)
-        return max(1, effective_n_jobs(self.n_jobs) // n_problems)
+        return max(1, effective_n_jobs(getattr(self, "n_jobs", None)) // n_problems)
 
     def _solve_each(self, solve, codes, X=None, y=None, *, space=None, joint=False):
         """Call ``solve(k, signs, report)`` for every two-class problem, in parallel if asked; return the solutions.

@@ -13,6 +13,7 @@ from margindist.dask import as_partitions
 from margindist.estimators._base import MarginClassifier, available_if, fitting
 from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
+    COMPONENTS,
     KERNEL_PARAMETERS,
     NON_NEGATIVE,
     POSITIVE,
@@ -33,7 +34,7 @@ from margindist.solvers import (
     projected_newton,
     stochastic,
 )
-from margindist.solvers._kernel_certificate import solve_in_space
+from margindist.solvers._kernel_certificate import kernel_gap, solve_in_space
 from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, with_bound
 from margindist.spaces.gram import gram_bytes, gram_of_rows
 from margindist.spaces.rows import (
@@ -98,10 +99,12 @@ class LDMClassifier(MarginClassifier):
     coef0 : float, default=0.0
         Constant of "poly" and "sigmoid".
 
-    n_components : int, default=None
+    n_components : int or "auto", default=None
         If given, kernels other than "linear" are approximated by that many Nystroem features: memory grows with
         ``n_samples * n_components`` and not with the square of ``n_samples``. The certificate then is that of the
-        approximated problem.
+        approximated problem. "auto" doubles their number until the solution is proved to be within 1e-2 (or ``tol``) of
+        the minimum with the whole kernel, more of them help no more, or ``cache_size`` ends it; ``kernel_gap_`` says
+        how far it is. It needs a kernel known to have no negative eigenvalues ("rbf", or "poly" with ``coef0 >= 0``).
 
     fit_intercept : bool, default=True
         Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
@@ -139,8 +142,8 @@ class LDMClassifier(MarginClassifier):
         Print iteration, objective and gap.
 
     n_jobs : int, default=None
-        Threads, for the two-class problems when there are more than two classes, else for "interior-point" within one;
-        results have the same bits for any number of them.
+        Threads: for the two-class problems when there are more than two classes, else within one, for "interior-point"
+        and kernel values; results have the same bits for any number of them.
 
     Attributes
     ----------
@@ -154,7 +157,8 @@ class LDMClassifier(MarginClassifier):
         Intercepts.
 
     dual_coef_ : ndarray of shape (1, n_support) or (n_classes, n_support)
-        Coefficients of the training rows ``support_``, for other kernels. LDM uses all rows unless both lambdas are 0.
+        Coefficients of the training rows ``support_``, for other kernels. LDM uses all rows unless both lambdas are 0,
+        or so small that the pull of the margin terms is proved to be that of a few.
 
     support_ : ndarray of shape (n_support,)
         Positions of those rows in the training data; in partitions, among the rows of positive weight.
@@ -171,6 +175,13 @@ class LDMClassifier(MarginClassifier):
     certified_problem_ : {"exact", "nystroem", "clipped kernel"}
         What ``objective_`` and ``duality_gap_`` are of: the problem as it is, the one on Nystroem's features
         (``n_components``), or that with an indefinite kernel's matrix without its negative eigenvalues.
+
+    n_components_ : int
+        Number of Nystroem features taken, if ``n_components`` is given for a kernel other than "linear".
+
+    kernel_gap_ : float or ndarray of shape (n_classes,)
+        For ``n_components="auto"``: upper bound on how far, relatively, the objective is above the minimum with the
+        whole kernel.
 
     objective_, duality_gap_ : float or ndarray of shape (n_classes,)
         Objective reached, and an upper bound on how far, relatively, that is above the minimum. With ``C=inf`` both
@@ -214,7 +225,7 @@ class LDMClassifier(MarginClassifier):
         "C": POSITIVE_OR_INF,
         "lambda1": NON_NEGATIVE,
         "lambda2": NON_NEGATIVE,
-        "n_components": optional(POSITIVE_INTEGER),
+        "n_components": COMPONENTS,
         "max_iter": optional(POSITIVE_INTEGER),
         "cache_size": POSITIVE,
         "solver": one_of("auto", "interior-point", "coordinate-descent", "block", "dcd", "asgd"),
@@ -230,7 +241,7 @@ class LDMClassifier(MarginClassifier):
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        n_components: int | None = None,
+        n_components: int | str | None = None,
         fit_intercept: bool = True,
         solver: str = "auto",
         tol: float = 1e-4,
@@ -287,21 +298,27 @@ class LDMClassifier(MarginClassifier):
             return self._fit_partitions(X, y, sample_weight)
         data = self._validate_training_data(X, y, sample_weight)
         objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
-        space = self._space(data)
-        self.solver_ = self._pick_solver(space)
-        self._check_memory(space)
-        self.certified_problem_ = space.certified
         rngs = self._rng().spawn(len(self.classes_))
-        threads = self._threads_per_problem()
 
-        def solve(k, signs, report):
-            problem = Problem(objective, space, signs, data.weights)
-            options = Options(self.tol, self.max_iter, rngs[k], report, threads)
-            found = self._solve(problem, options, self._last_solution(k, space))
-            self._refuse_infeasible(found)
-            return found
+        def solve_all(space, starts):
+            self.solver_ = self._pick_solver(space)
+            self._check_memory(space)
+            self.certified_problem_ = space.certified
+            threads = self._threads_per_problem()
 
-        solutions = self._solve_each(solve, data.codes, X, y, space=space)
+            def solve(k, signs, report):
+                problem = Problem(objective, space, signs, data.weights)
+                options = Options(self.tol, self.max_iter, rngs[k], report, threads)
+                found = self._solve(problem, options, starts[k] if starts else self._last_solution(k, space))
+                self._refuse_infeasible(found)
+                return found
+
+            return self._solve_each(solve, data.codes, X, y, space=space)
+
+        def gap(k, space, found):
+            return kernel_gap(Problem(objective, space, self._sign_vectors(data.codes)[k], data.weights), found)
+
+        space, solutions = self._solve_in_spaces(data, solve_all, gap)
         self._store_solutions(data, space, solutions)
         return self
 

@@ -74,9 +74,12 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     coef0 : float, default=0.0
         Constant of "poly" and "sigmoid".
 
-    n_components : int, default=None
+    n_components : int or "auto", default=None
         If given, kernels other than "linear" are approximated by that many Nystroem features. Otherwise a fit takes the
-        memory of three Gram matrices of all samples.
+        memory of three Gram matrices of all samples. "auto" doubles their number until the solution is proved to be
+        within 1e-2 (or ``tol``) of the minimum with the whole kernel, more of them help no more, or ``cache_size`` ends
+        it; ``kernel_gap_`` says how far it is. It needs a kernel known to have no negative eigenvalues ("rbf", or
+        "poly" with ``coef0 >= 0``).
 
     multi_class : {"direct", "ovr"}, default="direct"
         For more than two classes: the joint problem, or one two-class problem per class against the rest.
@@ -119,8 +122,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Print iteration or round, objective and gap.
 
     n_jobs : int, default=None
-        Threads, for the two-class problems of ``multi_class="ovr"``, else for "newton" with two classes; results have
-        the same bits for any number of them.
+        Threads: for the two-class problems of ``multi_class="ovr"``, else for "newton" with two classes and for kernel
+        values; results have the same bits for any number of them.
 
     Attributes
     ----------
@@ -155,6 +158,13 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     certified_problem_ : {"exact", "nystroem", "clipped kernel"}
         What ``objective_`` and ``duality_gap_`` are of: the problem as it is, the one on Nystroem's features
         (``n_components``), or that with an indefinite kernel's matrix without its negative eigenvalues.
+
+    n_components_ : int
+        Number of Nystroem features taken, if ``n_components`` is given for a kernel other than "linear".
+
+    kernel_gap_ : float or ndarray of shape (n_classes,)
+        For ``n_components="auto"``: upper bound on how far, relatively, the objective is above the minimum with the
+        whole kernel; for the joint problem of more classes, as ``duality_gap_`` is.
 
     objective_history_ : ndarray of shape (n_rounds,)
         True objective after each round of the joint problem.
@@ -211,7 +221,7 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        n_components: int | None = None,
+        n_components: int | str | None = None,
         multi_class: str = "direct",
         outer: str = "concave",
         fit_intercept: bool = True,

@@ -20,6 +20,16 @@ dual point is a: what is left of the certificate is the Fenchel-Young sum at :ma
 Both are computed. Each gives a lower bound on the minimum, the larger one counts; and the function with few
 coefficients is returned unless only the other one is proved.
 
+**Projected margin terms.** The dual point of LDM is :math:`a = \beta + s`, where s is the pull of the margin terms:
+small, but not zero, on all rows. Let f be the function of the multipliers and of weights w of features of a few
+landmarks. Then with the rows' squared distances :math:`r_i = G_{ii} - \|F_i\|^2` from the landmarks' functions, and
+:math:`\tilde s = y s`,
+
+.. math:: \|f - \tilde f\|^2 = \|w - F^T \tilde s\|^2 + \tilde s^T (G - FF^T) \tilde s
+    \le \|w - F^T \tilde s\|^2 + \Big(\sum_i |s_i| \sqrt{r_i}\Big)^2 ,
+
+which takes the columns of the landmarks and of the rows that have a multiplier, and no other.
+
 **Rounding.** A product of row i of G with coefficients c is off by at most
 
 .. math:: e_i = (6\sqrt n + 64)\, u \, \sqrt{G_{ii}} \sum_j \sqrt{G_{jj}} \, |c_j| , \qquad u = 2^{-53},
@@ -30,7 +40,8 @@ terms are taken at the worst margins within these bounds, and the objective's ow
 coefficients cancel, the gap says so.
 
 **Which problem.** For Nystroem features the problem on the features is the one that is asked for, and the term with
-G is left out. Of an indefinite kernel, G is the positive part.
+G is left out; :func:`kernel_gap` says what it is with that term, which takes the kernel values between rows with a dual
+variable. Of an indefinite kernel, G is the positive part.
 """
 
 import numpy as np
@@ -41,7 +52,11 @@ from margindist.solvers._solution import Solution, Status, better, conclude, ins
 __all__ = [
     "certify_multipliers",
     "certify_path",
+    "certify_projection",
+    "distance_bound",
     "inseparable_rows",
+    "kernel_gap",
+    "kernel_gap_of_joint",
     "material",
     "rounding",
     "solve_in_space",
@@ -51,6 +66,7 @@ __all__ = [
 _UNIT = 2.0**-53
 _SUM = 6.0  # error of a sum of n products, in units of √n
 _VALUE = 64.0  # error of a kernel value, in units of its rounding
+_SHARES = (1.0, 0.99, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)  # of the multipliers, for a bound
 _LONGEST = 1e7  # a hard margin needs weights at least this long: half the digits of a Gram matrix are those of squares
 _IMMATERIAL = 1e-11  # relative error of an objective's value that is not worth a word
 
@@ -86,9 +102,7 @@ def _certify_features(problem, factor, gram, found, tol):
     """
     objective, _, signs, weights = problem
     w = found.coef
-    margins = signs * (factor.rows.X @ w)
-    beta = objective.multipliers(found.dual, margins, weights)
-    dual = signs * objective.dual_coef(beta, margins, weights)
+    margins, beta, dual = _dual_of_weights(problem, factor, w, found.dual)
     few = _Candidate(objective, factor, weights, factor.coefficients(w), margins, w @ w)
     seen = factor.rows.X.T @ dual
     off = few.scale * w - seen
@@ -105,6 +119,55 @@ def _certify_features(problem, factor, gram, found, tol):
     if found.gap <= tol or first.most <= second.most:
         return found
     return with_bound(second, first.least)
+
+
+def _dual_of_weights(problem, factor, w, beta):
+    """Return the margins that weights of features give, the multipliers there, and the dual point's coefficients."""
+    objective, _, signs, weights = problem
+    margins = signs * (factor.rows.X @ w)
+    beta = objective.multipliers(beta, margins, weights)
+    return margins, beta, signs * objective.dual_coef(beta, margins, weights)
+
+
+def kernel_gap(problem, found):
+    """Return at most how far, relatively, a solution on Nystroem's features is above the minimum of the whole kernel.
+
+    ``problem`` lives in a :class:`~margindist.spaces.space.KernelSpace` without a Gram matrix, whose kernel must have
+    no negative eigenvalues.
+    """
+    objective, space, signs, weights = problem
+    factor = space.factor()
+    w = factor.weights(found.coef)
+    margins, beta, dual = _dual_of_weights(problem, factor, w, found.dual)
+    few = _Candidate(objective, factor, weights, found.coef, margins, w @ w)
+    # The whole kernel makes a longer function of the same dual point: a shorter point may prove more.
+    pull = signs * objective.dual_coef(np.zeros_like(beta), margins, weights)
+    parts = np.column_stack([pull, dual - pull])
+    seen, beyond = factor.rows.X.T @ parts, space.products_beyond(parts)
+    errors = np.abs(parts).sum(axis=1) @ _margin_errors(factor, np.abs(parts).sum(axis=1))
+    bounds = []
+    for share in _SHARES:
+        mixture = np.array([1.0, share])
+        off = few.scale * w - seen @ mixture
+        distance = off @ off + max(0.0, mixture @ beyond @ mixture) + errors
+        bounds.append(few.lower_bound(share * beta, distance))
+    return few.solution(beta, max(bounds)).gap
+
+
+def kernel_gap_of_joint(problem, rounds):
+    """Return the same for the best round of the joint problem of several classes."""
+    space, dual = problem.space, _joint_dual(problem.signs, rounds)
+    errors = sum(np.abs(column) @ _margin_errors(space.factor(), column) for column in dual.T)
+    missing = max(0.0, np.trace(space.products_beyond(dual))) + errors
+    return rounds.gap + relative(missing / 2.0, rounds.objective)
+
+
+def _joint_dual(codes, rounds):
+    """Return the coefficients that a joint problem's dual variables give to the rows, one column per class."""
+    dual = np.zeros((len(codes), len(rounds.coef)))
+    rows, classes, values = coefficients(codes, rounds.dual)
+    np.add.at(dual, (rows, classes), values)
+    return dual
 
 
 def certify_multipliers(objective, gram, signs, weights, beta, margins):
@@ -126,6 +189,28 @@ def certify_path(objective, gram, signs, weights, beta, margins, path):
     errors = rounding(path.n_terms) * lengths * path.length
     found = _Candidate(objective, gram, weights, coef, margins, max(beta @ margins, 0.0), errors)
     return found.solution(beta.copy(), found.lower_bound(beta, found.distance(margins)))
+
+
+def certify_projection(objective, gram, signs, weights, factor, beta, support, w):
+    """Return the solution that multipliers and weights of landmarks' features make, with its proof; and its margins.
+
+    ``support`` are the scores that the multipliers alone give to the rows.
+    """
+    of_landmarks = factor.coefficients(w)
+    gram.add_columns(factor.pivots, of_landmarks[factor.pivots], scores := support.copy(), np.zeros(len(w), dtype=bool))
+    coef = signs * beta + of_landmarks
+    margins = signs * scores
+    found = _Candidate(objective, gram, weights, coef, margins, max(coef @ scores, 0.0))
+    pull = objective.dual_coef(beta, margins, weights) - beta
+    off = w - factor.features.T @ (signs * pull)
+    return found.solution(beta.copy(), found.lower_bound(beta, off @ off + distance_bound(factor, pull))), margins
+
+
+def distance_bound(factor, coef):
+    """Return at most the squared distance of a combination of rows from its projection onto a factor's features."""
+    left = factor.diagonal - np.einsum("ij,ij->i", factor.features, factor.features)
+    left = np.maximum(left, 0.0) + rounding(factor.features.shape[1]) * factor.diagonal
+    return (np.abs(coef) @ np.sqrt(left)) ** 2 + np.abs(coef) @ _margin_errors(factor, coef)
 
 
 def inseparable_rows(gram, signs, beta):
@@ -194,9 +279,7 @@ def _certify_rounds(problem, factor, gram, rounds):
     error = np.vdot(np.abs(alphas), errors) / 2.0 + 2.0 * np.sqrt(rounds.objective * moved) + moved
     missing = 0.0
     if gram is not None:
-        dual = np.zeros((len(codes), len(alphas)))
-        rows, classes, values = coefficients(codes, rounds.dual)
-        np.add.at(dual, (rows, classes), values)
+        dual = _joint_dual(codes, rounds)
         seen = factor.rows.X.T @ dual
         missing = max(0.0, np.vdot(dual, gram.dot(dual)) - np.vdot(seen, seen))
         missing += sum(np.abs(column) @ _margin_errors(factor, column) for column in dual.T)

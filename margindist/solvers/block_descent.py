@@ -28,6 +28,12 @@ is the solution for a sample of the rows, and columns are computed as their mult
 shows a matrix of low rank, a first guess is the solution on the features of the partial Cholesky factor; if that factor
 is as good as G, it is nearly the last.
 
+**Few columns for the margin terms.** With margin terms every row has a coefficient, and one product with G costs more
+than all columns of few support vectors. But the pull of the terms, Σ y_i s_i k(x_i, ·) with s = λ2 p − Pz, is a smooth
+function: its projection onto the functions of a few landmarks is next to it. Where the rows' distances from those
+functions prove that it is near enough (:func:`~margindist.solvers._kernel_certificate.certify_projection`), columns of
+landmarks and of support vectors are all that is computed; where they do not, what was found is where the rest begins.
+
 **Certificate.** For any β in the box and any z̃ put α = Y(λ2 p + β − Pz̃), and let z = YGα be its *exact* margins. Then
 the objective at α is above the minimum by at most
 
@@ -48,7 +54,13 @@ from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dpstrf
 
 from margindist.solvers import interior_point
-from margindist.solvers._kernel_certificate import certify_multipliers, certify_path, inseparable_rows
+from margindist.solvers._kernel_certificate import (
+    certify_multipliers,
+    certify_path,
+    certify_projection,
+    distance_bound,
+    inseparable_rows,
+)
 from margindist.solvers._solution import Options, Problem, Status, better, conclude, relative, require
 from margindist.spaces.features import cholesky_factor, partial_cholesky
 from margindist.spaces.gram import FullGram
@@ -61,6 +73,8 @@ _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good 
 _DEPENDENT = 1e-11  # eigenvalues below this share of the largest are rounding
 _ROUGH = 1e-2  # relative gap of the first guess, if it is not
 _NEAR_BOUND = 1e-3  # share of the box within which a rough guess is taken to be at its bound
+_WORTH_LANDMARKS = 8 * _RANK  # rows from which on a product with G costs more than all that landmarks take
+_MOST_OF_SAMPLE = 0.25  # share of a sample's rows with a multiplier up to which few columns are expected to do
 _FEW = 0.1  # share of rows with a multiplier up to which their columns are cheaper than the whole matrix
 _MATTERS = 1e-5  # share of the diagonal below which an eigenpair makes no difference to a block
 _EXPLICIT_BELOW = 400  # rows up to which H is formed
@@ -143,7 +157,12 @@ def solve(problem, options, start=None):
     tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)
     rng = options.generator()
     problem = _Dual(objective, gram, signs, weights, objective.upper(weights))
-    problem, curvature, beta = _start(problem, rng, tol, start)
+    factor = None if _is_plain(objective) else partial_cholesky(gram, _RANK, rng)
+    if start is None and _may_take_landmarks(problem, factor):
+        start = _by_landmarks(problem, factor, options, rng)
+        if start is not None and start.status in (Status.OPTIMAL, Status.STOPPED):
+            return start
+    problem, curvature, beta = _start(problem, factor, rng, tol, start)
     gram = problem.gram
     point = _Point(beta, _model_margins(problem, curvature, beta), _Path(gram, beta))
     n_iter, best, goal, fallback = 0, None, 0.5 * tol, _factor_affordable(gram)
@@ -176,15 +195,16 @@ def _is_plain(objective):
 # ---------------------------------------------------------------------- where to begin
 
 
-def _start(problem, rng, tol, start):
+def _start(problem, factor, rng, tol, start):
     """Return the problem on the Gram matrix to work with, the curvature and first multipliers."""
     plain = _is_plain(problem.objective)
     if plain and not _looks_low(problem.gram, rng):
         curvature = _curvature(problem, None, exact=False)
-        beta = _of_sample(problem, curvature, rng) if start is None else np.minimum(start.dual, problem.upper)
-        return problem, curvature, beta
-    factor = partial_cholesky(problem.gram, _RANK, rng)
-    exact = factor.remainder <= _NOTHING * problem.gram.diagonal.sum()
+        if start is not None:
+            return problem, curvature, np.minimum(start.dual, problem.upper)
+        return problem, curvature, _of_sample(problem, curvature, np.zeros(problem.gram.n), rng)
+    factor = partial_cholesky(problem.gram, _RANK, rng) if factor is None else factor
+    exact = _is_complete(factor)
     if start is None or exact:
         beta = _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
     else:
@@ -197,6 +217,11 @@ def _start(problem, rng, tol, start):
     # Few multipliers move few columns; many move most of them, and then the whole matrix is the cheaper way.
     problem = problem if few or plain else problem._replace(gram=problem.gram.whole())
     return problem, _curvature(problem, factor.features, exact), beta
+
+
+def _is_complete(factor):
+    """Tell whether a factor is as good as the Gram matrix."""
+    return factor.remainder <= _NOTHING * factor.diagonal.sum()
 
 
 def _at_bounds(beta, upper):
@@ -214,14 +239,98 @@ def _looks_low(gram, rng):
     return rank <= _RANK
 
 
-def _of_sample(problem, curvature, rng):
-    """Return the multipliers of a sample of the rows, for itself, and zeros."""
+def _of_sample(problem, curvature, z, rng):
+    """Return the multipliers of a sample of the rows, for itself, and zeros; ``z`` are the margins without any."""
     beta = np.zeros(problem.gram.n)
     sample = np.sort(rng.permutation(problem.gram.n)[:_BLOCK])
     found = np.zeros(len(sample))
-    _solve_block(_block(problem, curvature, sample), np.full(len(sample), -1.0), found, problem.upper[sample], _SLACKEN)
+    _solve_block(_block(problem, curvature, sample), z[sample] - 1.0, found, problem.upper[sample], _SLACKEN)
     beta[sample] = found
     return beta
+
+
+# ---------------------------------------------------------------------- margin terms through landmarks
+
+
+class _Landmarks:
+    """The pull of the margin terms, projected onto the functions of few rows."""
+
+    def __init__(self, problem, factor):
+        self.problem, self.factor = problem, factor
+        share = problem.weights / problem.weights.sum()
+        self._tilted = problem.signs * share
+        self._share = share
+        F = factor.features
+        # The weights w = F'Y(λ2 p − Pz) at the margins z = Y(q + Fw), where q are the scores by multipliers alone.
+        self._mean = F.T @ self._tilted
+        system = problem.objective.bend * ((F.T * share) @ F - np.outer(self._mean, self._mean))
+        system[np.diag_indices_from(system)] += 1.0
+        self._system = cho_factor(system, lower=True, overwrite_a=True)
+
+    def weights(self, support):
+        """Return the weights of the features that belong to the scores which multipliers give."""
+        objective = self.problem.objective
+        centred = self._share * support - self._tilted * (self._tilted @ support)
+        pull = objective.pull * self._mean - objective.bend * (self.factor.features.T @ centred)
+        return cho_solve(self._system, pull)
+
+    def support(self, beta):
+        """Return the scores that multipliers alone give."""
+        used = np.flatnonzero(beta)
+        signed = self.problem.signs[used] * beta[used]
+        inside = beta[used] < self.problem.upper[used]
+        self.problem.gram.add_columns(used, signed, scores := np.zeros(len(beta)), inside)
+        return scores
+
+    def margins(self, support):
+        """Return the margins with projected margin terms."""
+        return self.problem.signs * (support + self.factor.features @ self.weights(support))
+
+    def lost(self, beta, z):
+        """Return at most how much the projection adds to the gap."""
+        pull = self.problem.objective.dual_coef(beta, z, self.problem.weights) - beta
+        return 0.5 * distance_bound(self.factor, pull)
+
+
+def _may_take_landmarks(problem, factor):
+    """Tell whether there are margin terms to see through few rows, and kernel values to be spared by it."""
+    gram = problem.gram
+    if factor is None or problem.objective.hard or isinstance(gram, FullGram):
+        return False
+    return gram.n >= _WORTH_LANDMARKS and not _is_complete(factor)
+
+
+def _by_landmarks(problem, factor, options, rng):
+    """Return a solution from few columns, proved or not; None where that is not promising."""
+    gram, tol = problem.gram, options.tol
+    landmarks = _Landmarks(problem, factor)
+    curvature = _curvature(problem, factor.features, exact=True)
+    beta = _of_sample(problem, curvature, landmarks.margins(np.zeros(gram.n)), rng)
+    support = landmarks.support(beta)
+    point = _Point(beta, landmarks.margins(support), _Path(gram, beta, is_known=False))
+    value, _ = _model_gap(problem, beta, point.z)
+    many = np.count_nonzero(beta) > _MOST_OF_SAMPLE * min(_BLOCK, gram.n)
+    if many or landmarks.lost(beta, point.z) > 0.5 * tol * abs(value):
+        return None
+    return _descend_by_landmarks(landmarks, curvature, point, options, rng)
+
+
+def _descend_by_landmarks(landmarks, curvature, point, options, rng):
+    """Descend and prove in turn; end where the projection keeps the proof from being good enough."""
+    problem, tol = landmarks.problem, options.tol
+    n_iter, best, goal = 0, None, 0.5 * tol
+    for _ in range(_ROUNDS):
+        limit = options.limit(_MOST_BLOCKS)
+        n_iter, ended = _descend(problem, curvature, point, goal, n_iter, limit, rng, options.report)
+        support = landmarks.support(point.beta)
+        about = problem.objective, problem.gram, problem.signs, problem.weights
+        now, z = certify_projection(*about, landmarks.factor, point.beta, support, landmarks.weights(support))
+        best = better(best, now)
+        if ended or best.gap <= tol or landmarks.lost(point.beta, z) > 0.5 * tol * abs(now.objective):
+            break
+        point = point._replace(z=z)
+        goal = 0.1 * max(min(best.gap, 1.0), tol)
+    return conclude(best._replace(n_iter=n_iter), tol, ended or Status.STALLED)
 
 
 # ---------------------------------------------------------------------- the matrix

@@ -30,11 +30,21 @@ class Factor(NamedTuple):
     kept: Any = None  # as in :class:`FullGram`
 
     @property
+    def rank(self):
+        """Number of features."""
+        return self.features.shape[1]
+
+    @property
     def rows(self):
         """The features as rows for a solver; a matrix of zeros has none, for which one of zeros stands."""
         if self.features.shape[1]:
             return as_rows(self.features)
         return as_rows(np.zeros((len(self.features), 1)))
+
+    def weights(self, alphas):
+        """Return weights of the features from coefficients of the pivots' rows: what :meth:`coefficients` came from."""
+        found = self.features[self.pivots].T @ alphas[self.pivots]
+        return found if len(found) else np.zeros(1)
 
     def coefficients(self, weights):
         """Return one coefficient per training row from weights of the features (last axis); for G, clipped or not."""
@@ -119,7 +129,7 @@ def partial_cholesky(gram, n_components, rng, tol=1e-10):
     return _finish(features, pivots, gram)
 
 
-def nystroem(X, kernel, n_components, rng):
+def nystroem(X, kernel, n_components, rng, n_jobs=1):
     """Return a Nystroem feature map of the training rows; landmarks are drawn by randomly pivoted Cholesky.
 
     Only the landmarks' columns of the Gram matrix are computed. With as many components as rows (or as the matrix
@@ -135,12 +145,14 @@ def nystroem(X, kernel, n_components, rng):
         Most landmarks, and most features.
     rng : numpy.random.Generator
         Draws the landmarks.
+    n_jobs : int
+        Threads for kernel values; results have the same bits for any number.
 
     Returns
     -------
     Factor
     """
-    return partial_cholesky(CachedGram(X, kernel, 0), n_components, rng)
+    return partial_cholesky(CachedGram(X, kernel, 0, n_jobs), n_components, rng)
 
 
 def cholesky_factor(gram, tol=1e-10):

@@ -19,6 +19,7 @@ strip of rows at a time.
 """
 
 import threading
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -31,13 +32,14 @@ from margindist.spaces.rows import as_matrix
 
 _CHEAP = 64  # features up to which a kernel value takes no longer than to keep it
 _STRIP = 256  # rows of the matrix evaluated at a time
+_RANGE = 8192  # entries of a sum of columns that one thread adds up
 
 
 @njit(cache=True, nogil=True)
-def _add_rows(values, which, coef, out):
+def _add_rows(values, which, coef, out, begin, end):
     for k in range(len(which)):
         row, scale = values[which[k]], coef[k]
-        for j in range(len(row)):
+        for j in range(begin, end):
             out[j] += scale * row[j]
 
 
@@ -88,7 +90,7 @@ class FullGram:
 
     def add_columns(self, which, coef, out, again=None):
         """Add the columns ``which``, each times its coefficient, to ``out``."""
-        _add_rows(self.values, which, coef, out)
+        _add_rows(self.values, which, coef, out, 0, self.n)
 
     def dot(self, V):
         """Return the product with a vector or a thin matrix."""
@@ -114,13 +116,16 @@ class CachedGram:
     X : ndarray or CSR of shape (n, n_features)
     kernel : Kernel
     max_bytes : int
-        Most memory to take, beside two float64 copies of ``X``; never less than a few rows take.
+        Most memory to take, beside two float64 copies of ``X``; never less than a few rows take, nor than a strip of
+        them for each thread.
+    n_jobs : int
+        Threads; results have the same bits for any number.
     """
 
     kept = None  # nothing is clipped
 
-    def __init__(self, X, kernel, max_bytes):
-        self._pairs = Pairs(X, kernel)
+    def __init__(self, X, kernel, max_bytes, n_jobs=1):
+        self._pairs = Pairs(X, kernel, n_jobs)
         self.n = X.shape[0]
         self.diagonal = self._pairs.diagonal()
         self._dear = kernel.is_given or X.shape[1] > _CHEAP
@@ -156,9 +161,12 @@ class CachedGram:
             if self._whole is None:
                 self._forget()
                 values = np.empty((self.n, self.n))
-                for begin, end, strip in self._pairs.strips(_STRIP):
+
+                def fill(begin, end, strip):
                     values[begin:end, begin:] = strip
                     values[end:, begin:end] = strip[:, end - begin :].T
+
+                deque(self._pairs.strips(_STRIP, fill), maxlen=0)
                 self._whole = FullGram(values)
             return self._whole
 
@@ -188,37 +196,47 @@ class CachedGram:
             slots = self._slot[which]
             known = slots >= 0
             self._used[slots[known]] = self._clock
-            _add_rows(self._cache, slots[known], coef[known], out)
+            self._on_ranges(lambda a, b: _add_rows(self._cache, slots[known], coef[known], out, a, b))
             missing, coef, again = which[~known], coef[~known], again[~known]
             for begin in range(0, len(missing), self._height):
                 part = missing[begin : begin + self._height]
                 values = self._pairs(part, out=self._strip[: len(part)])
-                out += coef[begin : begin + self._height] @ values
-                worth = again[begin : begin + self._height]
-                self._keep(part[worth], values[worth])
+                scales, every = coef[begin : begin + self._height], np.arange(len(part))
+                self._on_ranges(lambda a, b, *about: _add_rows(*about, out, a, b), values, every, scales)
+                self._keep(part, values, np.flatnonzero(again[begin : begin + self._height]))
+
+    def _on_ranges(self, work, *about):
+        """Call ``work(begin, end, *about)`` for ranges of all rows."""
+        ranges = range(0, self.n, _RANGE)
+        self._pairs.each(lambda begin: work(begin, min(begin + _RANGE, self.n), *about), ranges)
 
     def image(self, coef):
         """Return the product with coefficients that may be zero for most rows."""
         return _image(self, coef, np.count_nonzero(self._slot[coef != 0.0] < 0))
 
-    def _keep(self, which, values):
-        free = np.flatnonzero(self._used < self._clock)
-        if len(which) == 0:
+    def _keep(self, which, values, worth):
+        """Keep those columns that are worth it, in the place of the ones that were not asked for the longest."""
+        if len(worth) == 0:
             return
-        if len(free) > len(which):
-            free = free[np.argpartition(self._used[free], len(which) - 1)[: len(which)]]
-        which, values = which[: len(free)], values[: len(free)]
+        free = np.flatnonzero(self._used < self._clock)
+        if len(free) > len(worth):
+            free = free[np.argpartition(self._used[free], len(worth) - 1)[: len(worth)]]
+        worth = worth[: len(free)]
         evicted = self._owner[free]
         self._slot[evicted[evicted >= 0]] = -1
-        self._cache[free] = values
-        self._owner[free], self._slot[which], self._used[free] = which, free, self._clock
+        self._pairs.each(lambda k: np.copyto(self._cache[free[k]], values[worth[k]]), range(len(worth)))
+        self._owner[free], self._slot[which[worth]], self._used[free] = which[worth], free, self._clock
 
     def dot(self, V):
         """Return the product with a vector or a thin matrix; every kernel value is computed once."""
         out = np.zeros_like(V, dtype=np.float64)
-        for begin, end, values in self._pairs.strips(self._height):
-            out[begin:end] += values @ V[begin:]
-            out[end:] += values[:, end - begin :].T @ V[begin:end]
+
+        def products(begin, end, values):
+            return begin, end, values @ V[begin:], values[:, end - begin :].T @ V[begin:end]
+
+        for begin, end, across, down in self._pairs.strips(self._height, products):
+            out[begin:end] += across
+            out[end:] += down
         return out
 
 
@@ -227,7 +245,7 @@ def gram_bytes(n):
     return 8 * n * n
 
 
-def gram_matrix(X, kernel, max_bytes=np.inf):
+def gram_matrix(X, kernel, max_bytes=np.inf, n_jobs=1):
     """Return a provider for the rows of ``X`` that computes nothing yet and takes at most ``max_bytes``.
 
     A solver that needs more than a few columns calls ``whole()``, which makes the matrix once if it fits into the
@@ -235,7 +253,7 @@ def gram_matrix(X, kernel, max_bytes=np.inf):
     """
     if kernel.is_precomputed and not sp.issparse(X) and X.dtype == np.float64 and not kernel.bias:
         return FullGram(X)
-    return CachedGram(X, kernel, max_bytes)
+    return CachedGram(X, kernel, max_bytes, n_jobs)
 
 
 def gram_of_rows(rows, max_bytes=np.inf):

@@ -28,9 +28,10 @@ import threading
 import numpy as np
 
 from margindist.spaces.features import cholesky_factor, nystroem
-from margindist.spaces.gram import gram_bytes, gram_of_rows
+from margindist.spaces.gram import CachedGram, gram_bytes, gram_of_rows
 from margindist.spaces.rows import as_rows, n_columns, products, squares, weighted_sums
 
+_STRIPS = 1024  # rows of kernel values that are held at a time
 _FINEST = np.finfo(float).eps  # pivots of a factor, relative to the largest and per row: below is rounding
 
 
@@ -120,12 +121,15 @@ class KernelSpace:
         :class:`CachedGram`. None for Nystroem's features alone.
     landmarks : tuple of int and numpy.random.Generator
         Number of Nystroem's features, and what draws them.
+    n_jobs : int
+        Threads for the features.
     """
 
     is_narrow = False
 
-    def __init__(self, data, kernel, make_gram, landmarks=None):
+    def __init__(self, data, kernel, make_gram, landmarks=None, n_jobs=1):
         self.bias = kernel.bias
+        self._n_jobs = n_jobs
         self._data = data
         self._kernel = kernel
         self._make_gram = make_gram
@@ -162,13 +166,25 @@ class KernelSpace:
                 self._factors[tol] = self._make_factor(tol)
             return self._factors[tol]
 
+    def products_beyond(self, V):
+        """Return the inner products of what Nystroem's features lack of combinations of rows (columns of V).
+
+        Takes kernel values between the rows that have a coefficient, a strip at a time.
+        """
+        used = np.flatnonzero(V.any(axis=1))
+        if len(used) == 0:
+            return np.zeros((V.shape[1], V.shape[1]))
+        gram = CachedGram(self._data.X[used], self._kernel, _STRIPS * 8 * len(used), self._n_jobs)
+        seen = self.factor().features.T @ V
+        return V[used].T @ gram.dot(V[used]) - seen.T @ seen
+
     def finest_factor(self):
         """Return the features of all directions that are more than rounding."""
         return self.factor(self.n_rows * _FINEST)
 
     def _make_factor(self, tol):
         if self.gram is None:
-            return nystroem(self._data.X, self._kernel, *self._landmarks)
+            return nystroem(self._data.X, self._kernel, *self._landmarks, self._n_jobs)
         return cholesky_factor(self.gram, tol)
 
     def feature_map(self):
