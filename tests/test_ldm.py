@@ -226,6 +226,20 @@ def test_passes_that_will_not_do_are_a_start_for_interior_points(form):
     assert alone.objective_ * (1 - 1e-8) <= handed.objective_ <= alone.objective_ * (1 + 1e-4)
 
 
+def test_a_rough_point_does_not_replace_the_start_from_a_sample(monkeypatch):
+    X, signs = noisy_halves(21_000, 5)
+    starts = []
+
+    def solve(problem, options, start=None):
+        starts.append(start)
+        return solved(problem, options, start)
+
+    solved = interior_point.solve
+    monkeypatch.setattr(interior_point, "solve", solve)
+    assert fit(X, signs, 10.0, 0.0, 0.0).solver_ == "coordinate-descent"
+    assert starts == [None]
+
+
 def test_coordinate_descent_gives_up_when_another_method_would_be_done():
     X, signs = noisy_halves(1500, 80)
     hinge = Problem(LDM(100.0, 0.0, 0.0), as_rows(X), signs, np.ones(1500))

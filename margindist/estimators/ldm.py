@@ -417,8 +417,8 @@ class LDMClassifier(MarginClassifier):
 
         def attempt(solver, best):
             begin = start if best is None else best
-            if best is not None and solver != "augmented-lagrangian" and not best.gap < 1.0:
-                begin = None  # without a useful bound, its point is not worth starting from
+            if best is not None and not self._is_a_start(best, solver, problem.space):
+                begin = None
             asked = options
             if self.solver == "auto" and solver == "coordinate-descent" and line_up[1] == "interior-point":
                 asked = options._replace(choices={"rival": interior_point.cost_in_passes(problem.space)})
@@ -430,6 +430,16 @@ class LDMClassifier(MarginClassifier):
         if self.max_iter is None:  # nobody asked for the limit
             unfinished.append(Status.ITERATION_LIMIT)
         return hand_over(attempts, options.tol, unfinished)
+
+    def _is_a_start(self, best, solver, rows):
+        """Tell whether another solver's point is a better start than the solver's own; without a bound it is not.
+
+        That of the interior point method, from a sample, is good and cheap where there are many rows per column.
+        """
+        if solver == "augmented-lagrangian":
+            return True
+        many = n_rows(rows) >= _FEW_ROWS_A_COLUMN * n_columns(rows)
+        return best.gap < (interior_point.SAMPLE_TOL if many and solver == "interior-point" else 1.0)
 
     def _line_up(self, problem):
         """Return the solvers to try in turn; the paper's own stay alone."""

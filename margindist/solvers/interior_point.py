@@ -82,7 +82,7 @@ _GIVE_UP = 30  # iterations without progress after which to end
 _NO_STEP = 1e-10  # a step this short means that rounding has taken over
 _SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
 _LARGEST_SAMPLE = 1 << 18  # more rows cost more than the better guess saves
-_SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
+SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
 _FLATTEST = 1e-200  # least curvature of a row: its root must not vanish
 _BRAKE = 1e-3  # curvature that the rows outside have in the first system, relative to those inside, and diagonally
@@ -234,7 +234,7 @@ def _guess_from_sample(Q, q, m, seed):
     """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
     size = min(m / 3, max(60 * len(q), min(m / 16, _LARGEST_SAMPLE)))
     opened = yield Round("open_sample", (size / m, seed))
-    guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, _SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
+    guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
     seen = yield Round("working_distances", (), guess)
     return guess, _merged_quantile(seen["sketch"], _NEAREST)
 
