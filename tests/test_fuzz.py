@@ -191,3 +191,14 @@ def test_what_was_wrong_once(case):
 def test_what_was_slow_once(case):
     run_again(case)  # compiles
     assert max(record["seconds"] for record in run_again(case)) < 0.7
+
+
+def test_what_nobody_can_certify_ends_soon():
+    case = draw(1013, 1010)  # a hard margin at 1e7 times the usual numbers
+    fit = Fit(case, case.variants[0], 60.0)
+    assert fit.warned
+    assert fit.model.n_iter_ < 600
+
+
+def test_points_of_a_search_that_share_too_little_are_fitted_one_by_one():
+    assert not kinds(run_case(draw(1016, 172)))

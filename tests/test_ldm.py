@@ -19,6 +19,7 @@ from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, coordinate_descent, interior_point, stochastic
 from margindist.solvers._solution import Options, Problem, Solution, Status, relative
 from margindist.spaces.rows import as_rows
+from margindist.spaces.space import KernelSpace
 from tests.reference import ldm as reference
 
 SOLVERS = ["interior-point", "coordinate-descent", "block", "dcd"]
@@ -290,6 +291,35 @@ def test_conjugate_gradients_that_do_not_converge_end_the_augmented_lagrangian()
     signs = np.where(rng.random(180) < 0.5, -1.0, 1.0)
     found = augmented_lagrangian.solve(Problem(LDM(0.2, 1000.0, 150.0), as_rows(X), signs, np.ones(180)), Options(1e-4))
     assert found.status is Status.STALLED and found.n_iter < 100
+
+
+def hopeless(C):
+    """Return numbers so large that no solver reaches tol, though a hard margin is easily found."""
+    rng = np.random.default_rng(714)
+    X = 1e7 * (rng.random((11, 24)) < 0.5)
+    return LDMClassifier(C=C, lambda1=0.4, lambda2=3e4, tol=1e-9), X, np.arange(11) % 2
+
+
+def test_a_hard_margin_that_is_there_is_neither_sought_nor_refined_again(monkeypatch):
+    model, X, y = hopeless(np.inf)
+    calls, solve = [], augmented_lagrangian.solve
+
+    def counted(*args):
+        calls.append(args)
+        return solve(*args)
+
+    monkeypatch.setattr(augmented_lagrangian, "solve", counted)
+    with pytest.warns(ConvergenceWarning, match="gap"):
+        model.fit(X, y)
+    assert np.isfinite(model.objective_)
+    assert len(calls) == 1
+
+
+def test_features_on_which_the_solver_stalls_are_not_made_finer(monkeypatch):
+    model, X, y = hopeless(1.0)
+    monkeypatch.setattr(KernelSpace, "finest_factor", pytest.fail)
+    with pytest.warns(ConvergenceWarning, match="gap"):
+        model.set_params(kernel="precomputed").fit(X @ X.T, y)
 
 
 @pytest.mark.parametrize("failure", ["stalls", "loses all digits"])

@@ -10,6 +10,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.datasets import load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics.pairwise import linear_kernel
@@ -808,3 +809,14 @@ def test_rows_of_negative_length_in_an_indefinite_kernel_are_passed_over(learner
 def test_powers_by_products(exponent):
     for base in (1e-9, 0.3, 1.0, 1.7, 1e8):
         assert online._power(base, exponent) == pytest.approx(base**exponent, rel=1e-14)
+
+
+@every_learner
+def test_many_passes_in_one_call_are_the_same_as_one_by_one(learner, monkeypatch):
+    X, y = separable(3, gap=0.02)
+    many = clone(learner).fit(X, y)
+    monkeypatch.setattr(online, "_ORDERS", 1)
+    one = clone(learner).fit(X, y)
+    assert many.n_iter_ == one.n_iter_ > 2
+    assert many.n_updates_ == one.n_updates_
+    np.testing.assert_array_equal(many.coef_, one.coef_)

@@ -108,6 +108,9 @@ def test_solvers_hand_over_until_one_proves_its_result():
     for status in (Status.ITERATION_LIMIT, Status.STOPPED):  # whoever asked for that gets it
         assert hand_over([outcome(0.5, status), never], 1e-4).status is status
     assert hand_over([stalled, outcome(0.9, Status.STALLED), lost], 1e-4).gap == pytest.approx(0.5)
+    nothing_to_add = lambda best: None  # noqa: E731
+    assert hand_over([stalled, nothing_to_add, done, never], 1e-4).n_iter == 6
+    assert hand_over([stalled, nothing_to_add], 1e-4).status is Status.STALLED
     with pytest.raises(FloatingPointError, match="no digits"):
         hand_over([lost, lost], 1e-4)
 

@@ -1,5 +1,6 @@
 """The large margin distribution machine."""
 
+import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Sequence
@@ -34,7 +35,7 @@ from margindist.solvers import (
     projected_newton,
     stochastic,
 )
-from margindist.solvers._kernel_certificate import kernel_gap, solve_in_space
+from margindist.solvers._kernel_certificate import hidden_by_rounding, kernel_gap, solve_in_space
 from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, with_bound
 from margindist.spaces.gram import gram_bytes, gram_of_rows
 from margindist.spaces.rows import (
@@ -54,6 +55,7 @@ _ON_ROWS = {
     "asgd": stochastic,
 }
 _ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
+_REFINE = "augmented-lagrangian"  # the one that gains most from a good start
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
@@ -409,20 +411,35 @@ class LDMClassifier(MarginClassifier):
 
         attempts = [lambda best: solve_in_space(space, problem, lambda value: self.tol, solve_on, start)]
         if space.gram is not None:
-            attempts.append(lambda best: block_descent.solve(problem._replace(space=space.gram), options, best))
+            attempts.append(functools.partial(self._solve_on_gram, problem, options))
         return hand_over(attempts, options.tol)
+
+    def _solve_on_gram(self, problem, options, best):
+        if best is not None and hidden_by_rounding(best):
+            return None
+        return block_descent.solve(problem._replace(space=problem.space.gram), options, best)
 
     def _solve_on_rows(self, problem, options, start):
         """Call one solver; one that stalls hands over to the next that can take it."""
+        refined = []  # coefficients from which, or at which, refining has ended before
 
         def attempt(solver, best):
+            if solver == "separation":
+                known = best is not None and np.isfinite(best.objective)
+                return None if known else self._separate(problem, options)
             begin = start if best is None else best
-            if best is not None and not self._is_a_start(best, solver, problem.space):
-                begin = None
-            asked = options
-            if self.solver == "auto" and solver == "coordinate-descent" and line_up[1] == "interior-point":
-                asked = options._replace(choices={"rival": interior_point.cost_in_passes(problem.space)})
-            return self._call(solver, problem, asked, begin)
+            if solver != _REFINE:
+                if best is not None and not self._is_a_start(best, solver, problem.space):
+                    begin = None
+                asked = options
+                if self.solver == "auto" and solver == "coordinate-descent" and line_up[1] == "interior-point":
+                    asked = options._replace(choices={"rival": interior_point.cost_in_passes(problem.space)})
+                return self._call(solver, problem, asked, begin)
+            if begin is not None and any(begin.coef is coef for coef in refined):
+                return None
+            found = self._call(solver, problem, options, begin)
+            refined.extend([found.coef] if begin is None else [begin.coef, found.coef])
+            return found
 
         line_up = self._line_up(problem)
         attempts = [functools.partial(attempt, solver) for solver in line_up]
@@ -447,22 +464,19 @@ class LDMClassifier(MarginClassifier):
             return [self.solver_]
         sizes = {"interior-point": n_columns(problem.space), "block": n_rows(problem.space)}
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
-        refine = "augmented-lagrangian"  # the one that gains most from a good start
-        others = ["coordinate-descent", refine, *sorted(affordable, key=sizes.get)]
+        others = ["coordinate-descent", _REFINE, *sorted(affordable, key=sizes.get)]
         quick = "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS
         if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
-            others = ["interior-point", "coordinate-descent", refine]
+            others = ["interior-point", "coordinate-descent", _REFINE]
         objective = problem.objective
         if objective.hard and (objective.bend or objective.pull):  # without them it would be the same problem
             others.append("separation")
         if objective.hard or not quick:
-            others.append(refine)
+            others.append(_REFINE)
         return [self.solver_, *(solver for solver in others if solver != self.solver_)]
 
     def _call(self, solver, problem, options, start):
         """Call one solver on rows; one that works on a Gram matrix gets that of the rows."""
-        if solver == "separation":
-            return self._separate(problem, options)
         if solver not in _ON_GRAM:
             return _ON_ROWS[solver].solve(problem, options, start)
         gram = gram_of_rows(problem.space, self.cache_size * 1e6)
@@ -733,5 +747,10 @@ class LDMClassifierCV(GridSearchClassifier):
         problem = Problem(objectives, spectrum, fold.estimator._sign_vectors(data.codes), data.weights)
         solutions = projected_newton.solve_grid(problem, Options(min(self.tol, GRID_TOL), self.max_iter))
         alphas = np.array([[solution.coef for solution in point] for point in solutions])
-        behind = sum(not solution.gap <= self.tol for point in solutions for solution in point)
-        return fold.scores(space, space.from_rows(alphas)), behind
+        values = fold.scores(space, space.from_rows(alphas))
+        behind = [k for k, point in enumerate(solutions) if not all(found.gap <= self.tol for found in point)]
+        if behind and self.max_iter is None:  # one point after the other has more ways to get there
+            with contextlib.suppress(ValueError):  # digits lost there, too: what was found stands
+                values[behind], _ = self._fit_each(fold, [points[k] for k in behind])
+                behind = []
+        return values, len(behind)

@@ -54,6 +54,7 @@ __all__ = [
     "certify_path",
     "certify_projection",
     "distance_bound",
+    "hidden_by_rounding",
     "inseparable_rows",
     "kernel_gap",
     "kernel_gap_of_joint",
@@ -68,6 +69,7 @@ _SUM = 6.0  # error of a sum of n products, in units of √n
 _VALUE = 64.0  # error of a kernel value, in units of its rounding
 _SHARES = (1.0, 0.99, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)  # of the multipliers, for a bound
 _LONGEST = 1e7  # a hard margin needs weights at least this long: half the digits of a Gram matrix are those of squares
+_MOSTLY = 10.0  # times the error of the value, which is in the gap twice
 _IMMATERIAL = 1e-11  # relative error of an objective's value that is not worth a word
 
 
@@ -79,6 +81,11 @@ def rounding(n, of_values=_VALUE):
 def material(error, value):
     """Return what an error of the objective's value is beyond what any value has."""
     return np.maximum(0.0, error - _IMMATERIAL * np.abs(value))
+
+
+def hidden_by_rounding(solution):
+    """Tell whether a gap is due to rounding of the kernel's values mostly: with the same values nobody gets further."""
+    return solution.gap * abs(solution.objective) <= _MOSTLY * solution.error
 
 
 def _margin_errors(gram, coef):
@@ -289,7 +296,8 @@ def _certify_rounds(problem, factor, gram, rounds):
 def solve_in_space(space, problem, goal, solve, start=None):
     """Solve a two-class problem by a solver that works on rows; in a kernel's space, prove it for the kernel.
 
-    Where the features do not allow a proof, it is tried again with finer ones.
+    Where the features do not allow a proof, it is tried again with finer ones. These are no easier to solve on: a
+    solver that stalls short of the optimum on the first ones is not asked again.
 
     Parameters
     ----------
@@ -311,6 +319,7 @@ def solve_in_space(space, problem, goal, solve, start=None):
     """
     if space.factor() is None:
         return solve(space.rows, start)
+    solved = []
 
     def attempt(factor, start):
         if start is not None:
@@ -321,11 +330,12 @@ def solve_in_space(space, problem, goal, solve, start=None):
             status = Status.INFEASIBLE if proved else Status.STALLED
             return found._replace(coef=factor.coefficients(found.coef), status=status)
         enough = goal(found.objective)
+        solved.append(found.gap <= enough or np.isinf(found.objective))
         proved = _certify_features(problem, factor, space.gram, found, enough)
         return conclude(proved._replace(n_iter=found.n_iter), enough, found.status)
 
     first = attempt(space.factor(), start)
-    if first.status is not Status.STALLED or space.gram is None:
+    if first.status is not Status.STALLED or space.gram is None or not all(solved) or hidden_by_rounding(first):
         return first
     second = attempt(space.finest_factor(), first)
     best = better(first, second)

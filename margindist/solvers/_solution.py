@@ -189,8 +189,8 @@ def with_bound(solution, least):
 def hand_over(attempts, tol, unfinished=(Status.STALLED,)):
     """Call solvers in turn, each with the best solution so far, until one proves its result; return the best solution.
 
-    A solver that does not end as ``unfinished`` is the last one. One that loses all digits is skipped, unless
-    all of them do.
+    A solver that does not end as ``unfinished`` is the last one. One that has nothing to add to the best solution
+    returns None. One that loses all digits is skipped, unless all of them do.
     """
     best, n_iter, failure = None, 0, None
     for attempt in attempts:
@@ -198,6 +198,8 @@ def hand_over(attempts, tol, unfinished=(Status.STALLED,)):
             found = attempt(best)
         except (np.linalg.LinAlgError, ArithmeticError) as error:
             failure = error
+            continue
+        if found is None:
             continue
         n_iter += found.n_iter
         best = conclude(better(best, found)._replace(n_iter=n_iter), tol, found.status)

@@ -44,7 +44,8 @@ from margindist.spaces.rows import (
 
 _MOST_STEPS = 1000
 _GROW = 4.0  # the penalty grows by this factor after every update of the multipliers
-_PATIENCE = 50  # Newton steps and updates of the multipliers, together, without progress after which to end
+_PATIENCE = 20  # Newton steps and updates of the multipliers, together, without progress after which to end
+_LONG_PATIENCE = 50  # the same while there is no hard margin, and where there is no other method to hand over to
 _MOST_SWEEPS = 600  # steps of conjugate gradients, over all Newton steps: where they take more, they do not converge
 _CONDITION = 1e15  # a penalty times a squared row at most: beyond, rounding spoils the Newton steps
 _MOST_SWEEPS_IN_PLACE = 5000  # the same where there is no other method to hand over to
@@ -161,12 +162,13 @@ def _rounds(objective, options, start, with_dual):
         update = True
         sigma = min(sigma * _GROW, model.largest_penalty)
         since = 0 if best.gap < 0.9 * before else since + 1 + n_iter - steps_before
+        patience = _PATIENCE if with_dual and np.isfinite(best.gap) else _LONG_PATIENCE
         if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):
             ended = Status.STOPPED
         elif now.status is Status.INFEASIBLE:
             best = now
             ended = Status.INFEASIBLE
-        elif best.gap <= tol or since > _PATIENCE or model.sweeps > most_sweeps:
+        elif best.gap <= tol or since > patience or model.sweeps > most_sweeps:
             ended = Status.STALLED
         elif n_iter >= max_iter:
             ended = Status.ITERATION_LIMIT

@@ -202,7 +202,7 @@ def solve(problem, options, start=None):
     inverse = features.inverse_diagonal()
     w, n_iter, ended, found = np.zeros(features.size()), 0, Status.OPTIMAL, None
     # Without rounding, as many steps as there are rows or columns, whichever are fewer, and one more would do.
-    patience = _PATIENCE + 3 * min(n_rows(features.rows), n_columns(features.rows))
+    patience = _PATIENCE + min(n_rows(features.rows), n_columns(features.rows))
     for _ in range(_REFINEMENTS):  # the recurrence drifts by rounding: start again from where it led
         errors, _ = features.errors(w)
         residual = features.transposed(features.prices * errors) - w

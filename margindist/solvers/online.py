@@ -61,6 +61,7 @@ _FIRST_SOFT_LOOK = 1024  # the same of a soft margin, which all rows have, howev
 _LOOK_BACK = 4  # evidence compares with the time when there were so many times fewer
 _IN_SIGHT = 1.05  # factor by which √k times the bound grows meanwhile where there is a margin in sight
 _MUST_SEPARATE = 2048  # passes after which all margins have to have been positive once
+_ORDERS = 1 << 16  # row numbers held at a time, in the orders of several passes
 _REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
 
 
@@ -716,6 +717,23 @@ def learn_rows(method, rows, order, signs, norms, state):
 
 
 @njit(cache=True, nogil=True)
+def learn_passes(method, rows, orders, signs, norms, state):
+    """Pass over the rows in these orders, until a pass finds no margin too small or can make no step.
+
+    Returns how many passes there were, at how many rows the margin was too small in the last one, and whether there is
+    any use in going on. Many short passes in one call cost far less than as many calls.
+    """
+    track = state.track[0]
+    n_short = 0
+    for k in range(len(orders)):
+        n_updates = track.n_updates
+        n_short = learn_rows(method, rows, orders[k], signs, norms, state)
+        if n_short == 0 or track.n_updates == n_updates:
+            return k + 1, n_short, False
+    return len(orders), n_short, True
+
+
+@njit(cache=True, nogil=True)
 def all_below(values, limit):
     """Return whether all values are smaller than ``limit`` in size, and none is NaN."""
     n_below = 0
@@ -818,6 +836,11 @@ def is_power_of_two(number):
     return number & (number - 1) == 0
 
 
+def next_power_of_two(number):
+    """Return the least of 1, 2, 4, ... above a whole number that is not negative."""
+    return 1 << number.bit_length()
+
+
 def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
     """Repeat passes until one finds no margin too small; return how it went and the state for later rows.
 
@@ -828,14 +851,17 @@ def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
     norms, order_of_pass = norms_of(method, rows), orders(len(signs), seed)
     history, seconds, n_iter, due, track = [], 0.0, 0, 1, entry(state.track)
     most, evidence = (max_iter, None) if max_iter is not None else (MOST_PASSES, Evidence(method))
+    longest_run = max(1, _ORDERS // len(signs))
     going_on = True
     while going_on:
-        n_updates = track.n_updates
+        until = min(due, most) if evidence is None else min(due, most, next_power_of_two(n_iter))
+        n_passes = min(until - n_iter, longest_run)
+        some_orders = np.array([next(order_of_pass).copy() for _ in range(n_passes)])
         start = time.thread_time()
-        n_short = learn_rows(method, rows, next(order_of_pass), signs, norms, state)
+        n_passes, n_short, going_on = learn_passes(method, rows, some_orders, signs, norms, state)
         seconds += time.thread_time() - start
-        n_iter += 1
-        going_on = n_short > 0 and n_iter < most and track.n_updates > n_updates
+        n_iter += n_passes
+        going_on = going_on and n_iter < most
         look = going_on and evidence is not None and is_power_of_two(n_iter)
         if not (n_iter == due or look or not going_on):
             continue
