@@ -89,7 +89,7 @@ def test_conjugate_gradients_hand_over_to_a_factorisation(monkeypatch, rng):
     X = rng.random((50, 300))
     signs = np.where(rng.random(50) > 0.5, 1.0, -1.0)
     monkeypatch.setattr(newton, "_FEW_SWEEPS", -1)
-    monkeypatch.setattr(newton, "_BLAS", 1e6)
+    monkeypatch.setattr(newton, "BLAS", 1e6)
     problem = (ODM(2.0**20, 0.4, 0.2), as_rows(X), signs, np.ones(50))
     assert newton.solve(Problem(*problem), Options(tol=1e-8)).objective == pytest.approx(
         newton.solve(Problem(*problem), Options(tol=1e-8, choices={"method": "row-factor"})).objective, rel=1e-7
