@@ -1,29 +1,27 @@
 """ODM beside LinearSVC: `python -m benchmarks.bench_odm [section ...]`, with MARGINDIST_DATA set.
 
-Sections: binary, wide, multiclass, few, passes, classes. Times are processor times. Two-class fits are certified by
-their duality gap; the peer is LinearSVC with the squared hinge (primal), at the same price per sample. Joint
-multi-class fits are compared with LinearSVC by Crammer and Singer; the gap is that of the best round's convex problem.
-Arguments after a section's name that are data sets restrict it to them.
+Sections: binary, wide, multiclass, against_regression, few, classes. Times are processor times. Two-class fits are
+certified by their duality gap; the peer is LinearSVC with the squared hinge (primal), at the same price per sample.
+Joint multi-class fits are compared with LinearSVC by Crammer and Singer and with multinomial logistic regression; the
+gap is that of the best round's convex problem. Arguments after a section's name that are data sets (numbers of classes)
+restrict it to them.
 """
 
 import sys
-import time
 from functools import partial
 
 import numpy as np
-from sklearn.datasets import make_classification
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
 from sklearn.svm import LinearSVC
 
 from benchmarks._measure import in_turn, load, memory_growth, table
 from margindist import ODMClassifier
-from margindist.objectives import ODM
-from margindist.solvers import multiclass as rounds
-from margindist.solvers._solution import Options, Problem
-from margindist.spaces.rows import as_rows
 
 MU, THETA = 0.4, 0.2
 MULTICLASS = ["satimage", "usps", "pendigits", "letter", "shuttle", "mnist", "covtype"]
+JOINT = ["usps", "letter", "shuttle", "covtype", "mnist"]
+SECTIONS = ["binary", "wide", "multiclass", "against_regression", "few", "classes"]
 
 
 def against_linear_svc(name, tol):
@@ -113,73 +111,67 @@ def few(names=("dna", "usps", "letter", "news20-train")):
     table("More classes, 240 rows", rows)
 
 
-def one_pass(X, y, lam):
-    objective, rows = ODM(lam, MU, THETA), as_rows(X)
-    return rounds.solve(
-        Problem(objective, rows, y, np.ones(len(y))), Options(tol=1e-12, max_iter=1), method="coordinate-descent"
-    )
-
-
-def seconds_a_pass(X, y):
-    """Return the processor time of coordinate descent's second and third pass over all rows, halved."""
-    rows, weights, k = as_rows(X), np.ones(len(y)), int(y.max()) + 1
-    prices = ODM(len(y) * (1 - THETA) ** 2, MU, THETA).prices(weights)
-    losses = rounds.Losses(y, prices, np.einsum("ij,ij->i", X, X), MU, THETA, k, weights.sum())
-    W, blocks = np.zeros((X.shape[1], -(-k // 4) * 4)), rounds.empty_blocks(len(y), k - 1)
-    rng, used, starts = np.random.default_rng(0), len(blocks.zeta), []
-    for _ in range(3):
-        starts.append(time.process_time())
-        blocks, used, _, _ = rounds._pass(rows, losses, blocks, blocks.rival, W, rng.permutation(len(y)), used, 0.0)
-    return 0.5 * (time.process_time() - starts[1])
-
-
-def peer_seconds_a_pass(X, y):
-    """Return the processor time a pass of Crammer and Singer's LinearSVC takes after the first.
-
-    It has no limit on passes: a loose tolerance ends it after one, a less loose one after a few, of which the last
-    may leave some rows out.
-    """
-    took, passes = [], []
-    for tol in (1e9, 5.0):
-        start = time.process_time()
-        peer = LinearSVC(multi_class="crammer_singer", fit_intercept=False, random_state=0, tol=tol).fit(X, y)
-        took.append(time.process_time() - start)
-        passes.append(int(peer.n_iter_))
-    return (took[1] - took[0]) / (passes[1] - passes[0]) if passes[1] > passes[0] else float("nan")
-
-
-def passes(names=MULTICLASS):
-    """A pass over all rows, none left out."""
+def against_regression(names=JOINT):
+    """The joint problem beside multinomial logistic regression, both at their default tolerances."""
     rows = []
     for name in names:
-        X, _, y, _ = split(name)
-        seconds_a_pass(X[:1000], np.unique(y[:1000], return_inverse=True)[1])
-        pairs = [(seconds_a_pass(X, y), peer_seconds_a_pass(X, y)) for _ in range(5)]
-        ours, peer = np.median(pairs, axis=0)
+        X, test, y, truth = split(name)
+        fit_joint(X[:2000], y[:2000], "concave")
+        (ours, seconds), (peer, peer_seconds) = in_turn(
+            partial(fit_joint, X, y, "concave"), partial(fit_regression, X, y), repeats=3, longest=30.0
+        )
         rows.append({
-            "data": f"{name} {X.shape[0]}x{X.shape[1]}", "one pass s": float(ours),
-            "Crammer-Singer's s": float(peer), "ratio": float(ours / peer),
+            "data": f"{name} {X.shape[0]}x{X.shape[1]}, {len(ours.classes_)} classes",
+            "ODM s": seconds, "LogisticRegression s": peer_seconds, "ratio": seconds / peer_seconds,
+            "steps": ours.n_iter_, "gap": ours.duality_gap_, "iterations of the peer": int(peer.n_iter_[0]),
+            "accuracy": ours.score(test, truth), "accuracy of the peer": peer.score(test, truth),
         })  # fmt: skip
-    table("One pass over all rows", rows)
+        print(rows[-1], file=sys.stderr, flush=True)
+    table("More classes beside multinomial logistic regression, default tolerances", rows)
 
 
-def classes():
-    X, y = make_classification(
-        100_000, 128, n_informative=64, n_classes=1000, n_clusters_per_class=1, class_sep=3.0, random_state=0
-    )
-    X = (X - X.min(axis=0)) / np.ptp(X, axis=0)
-    one_pass(X[:2000], np.unique(y[:2000], return_inverse=True)[1], 1.0)
-    start = time.perf_counter()
-    found, grown = memory_growth(lambda: one_pass(X, y, float(len(y))))
-    seconds = time.perf_counter() - start
-    table("1000 classes, 100,000 x 128, one cycle", [{
-        "s": seconds, "passes": found.n_iter, "memory growth MB": grown, "weights MB": found.coef.nbytes / 1e6,
-        "blocks MB": (found.dual.zeta.nbytes + found.dual.classes.nbytes) / 1e6,
-        "stored per row": found.dual.length.mean(), "all m·k would be MB": 8e-6 * len(y) * 1000,
-    }])  # fmt: skip
+def fit_regression(X, y):
+    return LogisticRegression(fit_intercept=False, max_iter=1000).fit(X, y)
+
+
+def classes(counts=(2, 5, 10, 30, 100, 300, 1000)):
+    """Time and memory against the number of classes, with as many rows and columns."""
+    rows = []
+    for k in map(int, counts):
+        X, y = blobs(k)
+        ODMClassifier(tol=0.1).fit(X[: 4 * k], y[: 4 * k])
+        (ours, seconds), (_, joint), (_, rest) = in_turn(
+            partial(fit_joint, X, y, "concave"), partial(fit_regression, X, y), partial(fit_one_against_rest, X, y),
+            repeats=3, longest=10.0,
+        )  # fmt: skip
+        _, grown = memory_growth(partial(fit_joint, X, y, "concave"))
+        rows.append({
+            "classes": k, "ODM s": seconds, "LogisticRegression s": joint, "LinearSVC s": rest,
+            "steps": ours.n_iter_, "gap": ours.duality_gap_, "memory growth MB": grown, "data MB": X.nbytes / 1e6,
+        })  # fmt: skip
+        print(rows[-1], file=sys.stderr, flush=True)
+    table("Time against the number of classes, 20,000 x 50", rows)
+    table("Exponents of the number of classes", [exponents(rows)])
+
+
+def blobs(k):
+    rng = np.random.default_rng(0)
+    y = np.r_[np.arange(k), rng.integers(0, k, 20_000 - k)]
+    return rng.standard_normal((k, 50))[y] + rng.standard_normal((20_000, 50)), y
+
+
+def fit_one_against_rest(X, y):
+    return LinearSVC(fit_intercept=False, random_state=0).fit(X, y)
+
+
+def exponents(rows):
+    """Return e of the best fit of seconds (or MB) to classes^e."""
+    logs = np.log([row["classes"] for row in rows])
+    columns = ["ODM s", "LogisticRegression s", "LinearSVC s", "memory growth MB"]
+    return {name: float(np.polyfit(logs, np.log([max(row[name], 1e-3) for row in rows]), 1)[0]) for name in columns}
 
 
 if __name__ == "__main__":
     section, *names = sys.argv[1:] or ["all"]
-    for name in ["binary", "wide", "multiclass", "few", "passes", "classes"] if section == "all" else [section]:
+    for name in SECTIONS if section == "all" else [section]:
         globals()[name](*([names] if names else []))
