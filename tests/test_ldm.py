@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 from sklearn.datasets import load_breast_cancer, load_iris, make_classification
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import MinMaxScaler
@@ -16,7 +17,7 @@ from sklearn.svm import SVC, LinearSVC
 from margindist import LDMClassifier
 from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
-from margindist.solvers import augmented_lagrangian, coordinate_descent, interior_point, stochastic
+from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
 from margindist.solvers._solution import Options, Problem, Solution, Status, relative
 from margindist.spaces.rows import as_rows
 from margindist.spaces.space import KernelSpace
@@ -811,3 +812,20 @@ def test_the_weight_of_a_class_whose_samples_weigh_nothing_is_no_mistake():
     model = LDMClassifier(class_weight={0: 2.0, 2: 3.0}).fit(X, y, y != 2)
     expected = LDMClassifier(class_weight={0: 2.0}).fit(X[:100], y[:100])
     np.testing.assert_array_equal(model.coef_, expected.coef_)
+
+
+@pytest.mark.parametrize("options, solver", [({}, "block"), ({"lambda1": 0.25}, "interior-point")])
+def test_a_kernel_with_few_rows_is_solved_by_what_is_faster_and_proved_by_the_other(options, solver, rng, monkeypatch):
+    X = rng.standard_normal((200, 2))
+    y = np.where(X[:, 0] * X[:, 1] > 0, 1, -1)
+    model = LDMClassifier(**{"lambda1": 0.0, "lambda2": 0.0, "kernel": "rbf", "tol": 1e-6} | options)
+    assert model.fit(X, y).solver_ == solver
+    assert clone(model).fit(X[:100], y[:100]).solver_ == "interior-point"
+
+    def stall(problem, options, start=None):
+        n = problem.space.n
+        return Solution(np.zeros(n), np.zeros(n), 200.0, 1.0, status=Status.STALLED)
+
+    monkeypatch.setattr(block_descent, "solve", stall)
+    handed = clone(model).fit(X, y)
+    assert handed.duality_gap_ <= 1e-6 and handed.objective_ == pytest.approx(model.objective_, rel=1e-5)

@@ -57,6 +57,8 @@ _ON_ROWS = {
 _ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
 _REFINE = "augmented-lagrangian"  # the one that gains most from a good start
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
+_FEW_ROWS_OF_SVM = 128  # the same without margin terms, where block descent needs but a few columns
+_MOST_ROWS_TWICE = 2000  # up to here features of a kernel are affordable where block descent stalls
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
@@ -349,7 +351,8 @@ class LDMClassifier(MarginClassifier):
         if self.solver != "auto":
             return self.solver
         if space.n_columns is None:
-            return "interior-point" if space.n_rows <= _FEW_ROWS else "block"
+            plain = self.lambda1 == self.lambda2 == 0.0 and np.isfinite(self.C)
+            return "interior-point" if space.n_rows <= (_FEW_ROWS_OF_SVM if plain else _FEW_ROWS) else "block"
         if space.n_columns <= _FEW_COLUMNS:
             return "coordinate-descent" if self._few_passes_may_do(space.rows) else "interior-point"
         few = space.n_rows**2 * space.n_columns <= _FEW_OPERATIONS
@@ -392,11 +395,15 @@ class LDMClassifier(MarginClassifier):
         space = problem.space
         if not self._works_on_rows(space):
             found = _ON_GRAM[self.solver_].solve(problem._replace(space=space.gram), options, start)
-            if self.solver_ == "dcd" or np.isfinite(found.objective) or found.status is not Status.STALLED:
+            if self.solver_ == "dcd" or found.status is not Status.STALLED:
+                return found
+            if np.isfinite(found.objective) and space.n_rows > _MOST_ROWS_TWICE:
                 return found
             if space.memory_of_rows[0] > self.cache_size * 1e6:
                 return found
-            start = None  # A hard margin was not found: rows have more ways to find one, or to prove there is none.
+            # So few rows have affordable features; and where a hard margin was not found, those have more ways to find
+            # one, or to prove there is none.
+            start = found if np.isfinite(found.objective) else None
         elif space.factor() is None:
             return self._solve_on_rows(problem._replace(space=space.rows), options, start)
         return self._solve_on_features(problem, options, start)
