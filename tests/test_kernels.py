@@ -269,7 +269,7 @@ def test_exponentials_are_as_exact_as_they_say():
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-@pytest.mark.parametrize("kernel", SOME_KERNELS, ids=str)
+@pytest.mark.parametrize("kernel", SOME_KERNELS, ids=lambda kernel: str(kernel.name)[:8])
 def test_any_number_of_threads_gives_the_same_bits(kernel, sparse, rng, monkeypatch):
     monkeypatch.setattr(gram_module, "_RANGE", 100)
     X = rng.standard_normal((700, 3)) * (rng.random((700, 3)) < 0.4) + [1e-3, 0.0, 0.0]
