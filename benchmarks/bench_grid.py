@@ -26,16 +26,16 @@ from margindist import LDMClassifierCV, LSSVMClassifierCV, MSVMAvClassifierCV, O
 
 FEW = [2.0**k for k in range(-10, 11, 4)]
 CASES = {
-    "ldm-rbf": (LDMClassifierCV(kernel="rbf"), 500, 2),
-    "ldm": (LDMClassifierCV(), 500, 2),
-    "ldm-rbf-200": (LDMClassifierCV(kernel="rbf"), 200, 2),
-    "ldm-200": (LDMClassifierCV(), 200, 2),
+    "ldm-rbf": (LDMClassifierCV(kernel="rbf", grid="paper"), 500, 2),
+    "ldm": (LDMClassifierCV(grid="paper"), 500, 2),
+    "ldm-rbf-200": (LDMClassifierCV(kernel="rbf", grid="paper"), 200, 2),
+    "ldm-200": (LDMClassifierCV(grid="paper"), 200, 2),
     "msvmav": (MSVMAvClassifierCV(), 200, 2),
     "msvmav-rbf": (MSVMAvClassifierCV(kernel="rbf", alphas=FEW, betas=FEW), 200, 2),
     "lssvm": (LSSVMClassifierCV(), 500, 2),
     "lssvm-rbf": (LSSVMClassifierCV(kernel="rbf"), 500, 2),
-    "odm": (ODMClassifierCV(), 200, 2),
-    "odm-3": (ODMClassifierCV(mus=[0.2, 0.8], thetas=[0.2, 0.8]), 200, 3),
+    "odm": (ODMClassifierCV(grid="paper"), 200, 2),
+    "odm-3": (ODMClassifierCV(mus=[0.2, 0.8], thetas=[0.2, 0.8], grid="paper"), 200, 3),
 }
 
 

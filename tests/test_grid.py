@@ -377,3 +377,35 @@ def test_folds_without_digits_for_leave_one_out_are_searched_without_a_word():
         warnings.simplefilter("error", RuntimeWarning)
         warnings.simplefilter("ignore", ConvergenceWarning)
         LSSVMClassifierCV(Cs=[1.0, 2.0], cv=2).fit(X, [0, 1, 0, 0, 1, 0])
+
+
+# ---------------------------------------------------------------------- the usual grids
+
+
+def test_the_wide_grid_of_ldm_is_relative_and_has_the_svm_in_it():
+    search = LDMClassifierCV(cv=2).fit(*problem(2))
+    points = search.cv_results_["params"]
+    assert len(points) == 63
+    assert search.best_estimator_.lambda_scale == "relative"
+    assert any(point["lambda1"] == point["lambda2"] == 0.0 for point in points)
+
+
+def test_the_papers_grids_are_one_argument_away():
+    ldm = LDMClassifierCV(grid="paper", cv=2).fit(*problem(2))
+    assert len(ldm.cv_results_["params"]) == 147
+    assert ldm.best_estimator_.lambda_scale == "absolute"
+    odm = ODMClassifierCV(grid="paper", mus=[0.4], cv=2).fit(*problem(2))
+    assert sorted(set(odm.cv_results_["param_lam"])) == [4.0**k for k in range(11)]
+    assert len(odm.cv_results_["params"]) == 44
+
+
+def test_lambdas_that_are_given_are_those_of_the_equation():
+    search = LDMClassifierCV(Cs=[1.0], lambda2s=[0.25], cv=2).fit(*problem(2))
+    assert search.best_estimator_.lambda_scale == "absolute"
+    assert sorted(set(search.cv_results_["param_lambda1"])) == [2.0**k for k in range(-8, -1)]
+
+
+def test_the_wide_grid_of_odm_follows_the_weight_of_the_samples():
+    X, y = problem(2)
+    search = ODMClassifierCV(mus=[0.2], thetas=[0.2], cv=2).fit(X, y, np.full(len(y), 2.0))
+    assert sorted(set(search.cv_results_["param_lam"])) == pytest.approx([2.0 * len(y) * 10.0**k for k in range(-3, 4)])

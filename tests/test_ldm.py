@@ -829,3 +829,44 @@ def test_a_kernel_with_few_rows_is_solved_by_what_is_faster_and_proved_by_the_ot
     monkeypatch.setattr(block_descent, "solve", stall)
     handed = clone(model).fit(X, y)
     assert handed.duality_gap_ <= 1e-6 and handed.objective_ == pytest.approx(model.objective_, rel=1e-5)
+
+
+# ---------------------------------------------------------------------- lambdas in units of C times the samples
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf"])
+def test_relative_lambdas_are_absolute_ones_over_c_times_the_weight(kernel):
+    X, y = make_classification(60, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)
+    weights = np.random.default_rng(0).uniform(0.5, 2.0, len(y))
+    unit = 2.0 * weights.sum()
+    options = {"kernel": kernel, "tol": 1e-9}
+    relative = LDMClassifier(2.0, 0.3, 0.5, lambda_scale="relative", **options).fit(X, y, weights)
+    absolute = LDMClassifier(2.0, 0.3 * unit, 0.5 * unit, **options).fit(X, y, weights)
+    assert relative.decision_function(X) == pytest.approx(absolute.decision_function(X), abs=1e-9)
+    assert relative.objective_ == pytest.approx(absolute.objective_)
+
+
+def test_relative_lambdas_do_not_change_with_the_number_of_copies():
+    X, y = make_classification(50, 4, random_state=0)
+    once = LDMClassifier(1.0, 0.3, 0.3, lambda_scale="relative", tol=1e-9).fit(X, y)
+    thrice = LDMClassifier(1.0 / 3.0, 0.3, 0.3, lambda_scale="relative", tol=1e-9)
+    thrice.fit(np.vstack([X] * 3), np.concatenate([y] * 3))
+    assert thrice.coef_ == pytest.approx(once.coef_, abs=1e-6)
+
+
+def test_relative_lambdas_in_pieces_count_all_samples_seen():
+    X, y = make_classification(80, 4, random_state=0)
+    relative, absolute = (
+        LDMClassifier(solver="asgd", random_state=0, lambda_scale=s) for s in ("relative", "absolute")
+    )
+    for seen, piece in ((40, slice(40)), (80, slice(40, None))):
+        relative.set_params(lambda1=0.01, lambda2=0.02).partial_fit(X[piece], y[piece], classes=[0, 1])
+        absolute.set_params(lambda1=0.01 * seen, lambda2=0.02 * seen).partial_fit(X[piece], y[piece], classes=[0, 1])
+    assert relative.coef_ == pytest.approx(absolute.coef_)
+
+
+def test_relative_lambdas_need_a_finite_price():
+    X, y = np.array([[-2.0], [-1.0], [1.0], [2.0]]), [0, 0, 1, 1]
+    with pytest.raises(ValueError, match="must then be finite, got inf"):
+        LDMClassifier(np.inf, 0.1, 0.1, lambda_scale="relative").fit(X, y)
+    LDMClassifier(np.inf, 0.0, 0.0, lambda_scale="relative").fit(X, y)

@@ -1,5 +1,7 @@
 """Tests of significance against scipy, hand-computed cases and published examples."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -105,3 +107,44 @@ def test_the_critical_difference_of_demsars_example():
 def test_wilcoxon_is_scipys_and_survives_equality(pair):
     assert statistics.wilcoxon(*pair).p_value == pytest.approx(stats.wilcoxon(pair[0] - pair[1]).pvalue)
     assert statistics.wilcoxon(pair[0], pair[0]).p_value == 1.0
+
+
+def test_bayesian_signed_rank_sums_to_one_and_mirrors():
+    rng = np.random.default_rng(0)
+    first, second = rng.normal(0.85, 0.02, 12), rng.normal(0.84, 0.02, 12)
+    found = statistics.bayesian_signed_rank(first, second, alike=0.01)
+    mirrored = statistics.bayesian_signed_rank(second, first, alike=0.01)
+    assert sum(found) == pytest.approx(1.0)
+    assert (found.worse, found.alike, found.better) == pytest.approx((mirrored.better, mirrored.alike, mirrored.worse))
+
+
+def test_bayesian_signed_rank_without_a_region_agrees_with_counting_the_draws_one_by_one():
+    differences = np.array([0.02, 0.03, -0.01, 0.05])
+    found = statistics.bayesian_signed_rank(differences, np.zeros(4), alike=0.0, n_draws=300, random_state=1)
+    padded = np.append(0.0, differences)
+    counts = [0, 0, 0]
+    for weights in np.random.default_rng(1).dirichlet(np.ones(5), 300):
+        shares = [0.0, 0.0, 0.0]
+        for i, j in product(range(5), repeat=2):
+            mean = (padded[i] + padded[j]) / 2
+            shares[0 if mean < 0 else 2 if mean > 0 else 1] += weights[i] * weights[j]
+        counts[int(np.argmax(shares))] += 1
+    assert [round(300 * share) for share in found] == counts
+
+
+@pytest.mark.parametrize("gap, region", [(0.05, "better"), (-0.05, "worse"), (0.001, "alike")])
+def test_bayesian_signed_rank_knows_clear_cases(gap, region):
+    second = np.linspace(0.6, 0.9, 15)
+    assert getattr(statistics.bayesian_signed_rank(second + gap, second, alike=0.01), region) > 0.99
+
+
+def test_bayesian_signed_rank_of_nothing_is_not_a_number():
+    assert np.isnan(statistics.bayesian_signed_rank([], [])).all()
+    assert np.isnan(statistics.bayesian_signed_rank([0.5, np.nan], [0.5, 0.4])).all()
+
+
+def test_mean_interval():
+    mean, low, high = statistics.mean_interval([1.0, 2.0, 3.0, 4.0])
+    expected = stats.t.interval(0.95, 3, loc=2.5, scale=stats.sem([1.0, 2.0, 3.0, 4.0]))
+    assert (mean, low, high) == pytest.approx((2.5, *expected))
+    assert np.isnan(statistics.mean_interval([1.0])[1])

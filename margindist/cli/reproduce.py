@@ -17,6 +17,8 @@ Examples:
   margindist reproduce ldm-table-2 --splits 5 --time-budget 10m
   margindist reproduce ldm --only "vote/*"
       All experiments of a paper, on one data set.
+  margindist reproduce --only "study/*"
+      Our own study of where margin terms help.
   margindist reproduce --list
   margindist reproduce --cell ldm-table-2/vote/ldm/0
       One result again: does it come out the same?
@@ -28,7 +30,7 @@ reports have what was done by then).
 
 @click.command(epilog=_EPILOG)
 @click.argument("experiment", nargs=-1)
-@click.option("--only", multiple=True, metavar="PATTERN", help="Data set, method, or data set/method.")
+@click.option("--only", multiple=True, metavar="PATTERN", help="Data set, method, data set/method, or study/condition.")
 @click.option("--splits", type=click.IntRange(1), help="At most so many splits of a data set.")
 @click.option("--max-rows", type=click.IntRange(1), help="Leave out data sets with more rows.")
 @click.option("--search-rows", type=click.IntRange(10), help="Choose parameters on at most so many rows.")
@@ -66,11 +68,12 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
     EXPERIMENT is a table or figure such as ldm-table-2, or the beginning of several, such as ldm; all of them if none
     is named.
     """
-    from margindist.papers.reproduce import overview, plan, repeat, reproduce, select
+    from margindist.papers.reproduce import overview, plan, repeat, reproduce, select, told_apart
 
     store = store or output / "results.sqlite"
+    conditions, options["only"] = told_apart(options["only"])
     try:
-        chosen = select(experiment)
+        chosen = select((*experiment, *conditions))
         if cells:
             same = [repeat(cell, store, data_dir=options["data_dir"], say=click.echo) for cell in cells]
             raise click.exceptions.Exit(0 if all(same) else 1)

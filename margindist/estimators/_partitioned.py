@@ -119,6 +119,7 @@ class PartitionedMixin:
             self.feature_names_in_ = np.asarray(X.feature_names, dtype=object)
         weights = self._class_weights(totals, labels)
         self._weights_in_range(weights)
+        found["total_weight"] = float(np.dot(totals, weights))
         return found, Encoding(self.classes_, weights, bool(getattr(self, "fit_intercept", False)))
 
     def _among(self, classes, labels, totals):

@@ -24,7 +24,7 @@ from sklearn.model_selection import ParameterGrid, check_cv
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from margindist.estimators._base import MarginClassifier, fitting
-from margindist.estimators._parameters import Requirement
+from margindist.estimators._parameters import Requirement, one_of, optional
 from margindist.estimators._problems import quietly, threadpools
 from margindist.estimators._training_data import TrainingData
 from margindist.kernels import Kernel
@@ -172,12 +172,17 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
 
     _classifier: type  # what is fitted with the best parameters
     _searched: tuple[str, ...]  # its parameters on the grid; "C" has its values in ``Cs`` here
+    _usual: tuple[str, ...] = ()  # those of them whose values ``grid`` names where none are given
+    _further_requirements: Mapping[str, Requirement] = {}
 
     def __init_subclass__(cls, **named):
         super().__init_subclass__(**named)
         required = cls._classifier._requirements
         grids = {f"{name}s": _each(required[name]) for name in cls._searched}
-        cls._requirements = {**required, **grids, **_SEARCH_PARAMETERS}
+        grids |= {f"{name}s": optional(grids[f"{name}s"]) for name in cls._usual}
+        if cls._usual:
+            grids["grid"] = one_of("wide", "paper")
+        cls._requirements = {**required, **grids, **_SEARCH_PARAMETERS, **cls._further_requirements}
 
     @fitting
     def fit(
@@ -211,7 +216,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
             rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
         labels = np.asarray(y).reshape(-1)
         weights = self._validate_weights(sample_weight, len(labels))
-        grid = {name: list(getattr(self, f"{name}s")) for name in self._searched}
+        grid = {name: self._values(name, data.weights.sum()) for name in self._searched}
         if not self._named_kernel.has_gamma:
             del grid["gamma"]
         points = list(ParameterGrid(grid))
@@ -227,6 +232,11 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
         self.best_estimator_ = self._template().set_params(n_jobs=self.n_jobs, **self.best_params_)
         self.best_estimator_.fit(X, y, sample_weight)
         return self
+
+    def _values(self, name, total_weight):
+        """Return the values of a parameter on the grid: those given, or the usual ones for samples of this weight."""
+        given = getattr(self, f"{name}s")
+        return list(self._usual_values(name, total_weight) if given is None else given)
 
     def _scorer_takes_weights(self):
         """Tell whether test rows can count by their weights; warn where they cannot."""

@@ -67,6 +67,12 @@ _SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which it d
 _FEW_ROWS_A_COLUMN = 240  # below, a sample of the rows is no cheap start for that method: passes are
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
+_USUAL = {
+    "paper": {"C": (10.0, 50.0, 100.0)},
+    "wide": {"C": tuple(10.0**k for k in range(-3, 4))},
+    "absolute": {"lambda1": _PAPER_LAMBDAS, "lambda2": _PAPER_LAMBDAS},
+    "relative": {"lambda1": (0.0, 0.1, 1.0), "lambda2": (0.0, 0.3, 1.0)},
+}
 
 
 class LDMClassifier(MarginClassifier):
@@ -90,6 +96,12 @@ class LDMClassifier(MarginClassifier):
 
     lambda2 : float, default=0.25
         Weight of the margin mean, at least 0.
+
+    lambda_scale : {"absolute", "relative"}, default="absolute"
+        "absolute": the lambdas of the equation, as in the paper. "relative": they are given in units of ``C`` times the
+        number of samples (the sum of their weights), which makes the loss :math:`C m` times the mean hinge loss
+        :math:`+\, 2 \lambda_1 \mathrm{Var}(z) - \lambda_2 \bar z`: one value then means the same for any ``C`` and any
+        amount of data, and matters from about 0.1 on. Needs a finite ``C``.
 
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
@@ -229,6 +241,7 @@ class LDMClassifier(MarginClassifier):
         "C": POSITIVE_OR_INF,
         "lambda1": NON_NEGATIVE,
         "lambda2": NON_NEGATIVE,
+        "lambda_scale": one_of("absolute", "relative"),
         "n_components": COMPONENTS,
         "max_iter": optional(POSITIVE_INTEGER),
         "cache_size": POSITIVE,
@@ -241,6 +254,7 @@ class LDMClassifier(MarginClassifier):
         lambda1: float = 0.25,
         lambda2: float = 0.25,
         *,
+        lambda_scale: str = "absolute",
         kernel: str | Callable = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
@@ -260,6 +274,7 @@ class LDMClassifier(MarginClassifier):
         self.C = C
         self.lambda1 = lambda1
         self.lambda2 = lambda2
+        self.lambda_scale = lambda_scale
         self.kernel = kernel
         self.gamma = gamma
         self.degree = degree
@@ -301,7 +316,7 @@ class LDMClassifier(MarginClassifier):
         if hasattr(X, "map_rows"):
             return self._fit_partitions(X, y, sample_weight)
         data = self._validate_training_data(X, y, sample_weight)
-        objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
+        objective = self._objective(data.weights.sum())
         rngs = self._rng().spawn(len(self.classes_))
 
         def solve_all(space, starts):
@@ -336,11 +351,15 @@ class LDMClassifier(MarginClassifier):
         self.solver_ = "augmented-lagrangian" if wide else "interior-point"
         if not wide:
             self._refuse_beyond_memory(3 * gram_bytes(columns), f"{columns} columns in partitions")
-        objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
+        objective = self._objective(survey["total_weight"])
         solutions = _ON_ROWS[self.solver_].solve_in_place(place, objective, positives, options)
         for solution in solutions:
             self._refuse_infeasible(solution)
         return solutions
+
+    def _objective(self, total_weight):
+        """Return what is minimised on samples of this total weight."""
+        return _objective(self, total_weight, self.C, self.lambda1, self.lambda2)
 
     # ------------------------------------------------------------------ which way
 
@@ -584,20 +603,21 @@ class LDMClassifier(MarginClassifier):
         data = self._validate_training_data(X, y, sample_weight, classes=classes, piece=True)
         space = self._space(data)
         self.solver_ = self._pick_solver(space)
-        objective = LDM(float(self.C), float(self.lambda1), float(self.lambda2))
-        averages = self._go_on(objective, space.rows, self._sign_vectors(data.codes), data.weights)
+        averages = self._go_on(space.rows, self._sign_vectors(data.codes), data.weights)
         if not np.isfinite(averages).all():
             raise self._digits_lost("the weights overflow")
         self._store(space, averages)
         return self
 
-    def _go_on(self, objective, rows, problems, weights):
+    def _go_on(self, rows, problems, weights):
         """Take one pass over a piece, in each two-class problem; return the averaged weights."""
         if not hasattr(self, "_stream"):
+            objective = self._objective(weights.sum())
             self._stream, self.n_iter_ = self._begin_stream(objective, rows, problems, weights), 0
         if (len(problems), n_columns(rows)) != (len(self._stream.states), len(self._stream.states[0].v)):
             raise ValueError("LDMClassifier: fit_intercept must be the same for all pieces; take a new estimator.")
         stream = self._stream = self._stream._replace(seen=self._stream.seen + weights.sum())
+        objective = self._objective(stream.seen)
         for signs, eta, state in zip(problems, stream.etas, stream.states, strict=True):
             about = objective, rows, signs, weights, stream.seen, eta
             quietly(stochastic.run_pass, *about, stream.first_piece, stream.rng, state)
@@ -609,6 +629,20 @@ class LDMClassifier(MarginClassifier):
         etas = [quietly(stochastic.calibrate, objective, rows, signs, weights, rng) for signs in problems]
         states = [stochastic.new_state(n_columns(rows)) for _ in problems]
         return _Stream(rng, etas, states, n_rows(rows), 0.0)
+
+
+def _objective(estimator, total_weight, C, lambda1, lambda2):
+    """Return LDM's objective for parameters in the units that the estimator names."""
+    C, lambda1, lambda2 = float(C), float(lambda1), float(lambda2)
+    if estimator.lambda_scale == "absolute" or lambda1 == lambda2 == 0.0:
+        return LDM(C, lambda1, lambda2)
+    if np.isinf(C):
+        raise ValueError(
+            f"{type(estimator).__name__}: lambda_scale='relative' counts the lambdas in units of C, which must then be "
+            "finite, got inf; give a finite C, or the lambdas themselves with lambda_scale='absolute'."
+        )
+    unit = C * float(total_weight)
+    return LDM(C, lambda1 * unit, lambda2 * unit)
 
 
 class _Stream(NamedTuple):
@@ -634,15 +668,25 @@ class LDMClassifierCV(GridSearchClassifier):
     point of the grid is one or two Newton steps from that of the next (:mod:`margindist.solvers.projected_newton`).
     Folds of more than 3000 rows, and ``C=inf``, are fitted point by point from warm starts.
 
-    The default grid is that of the paper.
+    The default grid is wide and follows the number of samples; it has the support vector machine (both lambdas 0)
+    among its 63 points. ``grid="paper"`` is that of the paper, of 147 points.
 
     Parameters
     ----------
-    Cs : sequence of float, default=(10.0, 50.0, 100.0)
-        Values of ``C``.
+    Cs : sequence of float, default=None
+        Values of ``C``; None is 0.001, 0.01, ..., 1000, or 10, 50, 100 with ``grid="paper"``.
 
-    lambda1s, lambda2s : sequence of float, default=(2**-8, 2**-7, ..., 2**-2)
-        Values of ``lambda1`` and of ``lambda2``.
+    lambda1s, lambda2s : sequence of float, default=None
+        Values of ``lambda1`` and of ``lambda2``. None is 0, 0.1, 1 and 0, 0.3, 1 where lambdas are relative, and else
+        the paper's :math:`2^{-8}, 2^{-7}, \dots, 2^{-2}`.
+
+    lambda_scale : {"absolute", "relative"}, default=None
+        Whether these are the equation's lambdas, or in units of ``C`` times the number of samples, as in
+        :class:`LDMClassifier`. None is "absolute" where values of a lambda are given or ``grid="paper"``, else
+        "relative".
+
+    grid : {"wide", "paper"}, default="wide"
+        Where the values come from that are not given.
 
     gammas : sequence of {"scale", "auto"} or float, default=("scale",)
         Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
@@ -678,7 +722,7 @@ class LDMClassifierCV(GridSearchClassifier):
         The best point, its mean score and its position in ``cv_results_``; of several, the first.
 
     C_, lambda1_, lambda2_, gamma_ : float
-        The best parameters.
+        The best parameters; the lambdas in the units that ``best_estimator_.lambda_scale`` names.
 
     scorer_, n_splits_ : callable and int
         The scorer used, and the number of folds.
@@ -703,13 +747,17 @@ class LDMClassifierCV(GridSearchClassifier):
 
     _classifier = LDMClassifier
     _searched = ("C", "lambda1", "lambda2", "gamma")
+    _usual = ("C", "lambda1", "lambda2")
+    _further_requirements = {"lambda_scale": optional(one_of("absolute", "relative"))}
 
     def __init__(
         self,
-        Cs: Sequence[float] = (10.0, 50.0, 100.0),
-        lambda1s: Sequence[float] = _PAPER_LAMBDAS,
-        lambda2s: Sequence[float] = _PAPER_LAMBDAS,
+        Cs: Sequence[float] | None = None,
+        lambda1s: Sequence[float] | None = None,
+        lambda2s: Sequence[float] | None = None,
         *,
+        lambda_scale: str | None = None,
+        grid: str = "wide",
         gammas: Sequence[str | float] = ("scale",),
         kernel: str | Callable = "linear",
         degree: int = 3,
@@ -727,6 +775,8 @@ class LDMClassifierCV(GridSearchClassifier):
         self.Cs = Cs
         self.lambda1s = lambda1s
         self.lambda2s = lambda2s
+        self.lambda_scale = lambda_scale
+        self.grid = grid
         self.gammas = gammas
         self.kernel = kernel
         self.degree = degree
@@ -741,9 +791,23 @@ class LDMClassifierCV(GridSearchClassifier):
         self.verbose = verbose
         self.n_jobs = n_jobs
 
+    def _usual_values(self, name, total_weight):
+        return _USUAL[self.grid if name == "C" else self._scale()][name]
+
+    def _scale(self):
+        """Return the units of the lambdas."""
+        if self.lambda_scale is not None:
+            return self.lambda_scale
+        given = self.lambda1s is not None or self.lambda2s is not None
+        return "absolute" if given or self.grid == "paper" else "relative"
+
+    def _template(self):
+        return super()._template().set_params(lambda_scale=self._scale())
+
     def _decision_values(self, fold, points):
-        objectives = [LDM(float(p["C"]), float(p["lambda1"]), float(p["lambda2"])) for p in points]
         data = fold.data
+        total = data.weights.sum()
+        objectives = [_objective(fold.estimator, total, p["C"], p["lambda1"], p["lambda2"]) for p in points]
         if data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives):
             return self._fit_each(fold, points)
         space = fold.space()

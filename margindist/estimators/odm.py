@@ -16,7 +16,18 @@ from margindist.solvers._kernel_certificate import solve_joint_in_space
 from margindist.solvers._solution import Options, Problem, Status
 from margindist.spaces.rows import n_columns
 
-_PAPER_LAMS = tuple(2.0**k for k in range(0, 21, 2))
+_USUAL = {
+    "paper": {
+        "lam": tuple(2.0**k for k in range(0, 21, 2)),
+        "mu": (0.2, 0.4, 0.6, 0.8),
+        "theta": (0.2, 0.4, 0.6, 0.8),
+    },
+    "wide": {
+        "lam": tuple(10.0**k for k in range(-3, 4)),  # times the number of samples
+        "mu": (0.2, 0.8),
+        "theta": (0.0, 0.2, 0.5),
+    },
+}
 
 
 _REQUIREMENTS = {
@@ -290,15 +301,21 @@ class ODMClassifierCV(GridSearchClassifier):
     The joint problem of more classes is not convex, and from another start its rounds may end elsewhere: there every
     point starts afresh, as in a search, but for the first round, which points that differ in ``mu`` only share.
 
-    The default grid is that of the paper.
+    The default grid, of 42 points, is wide and follows the number of samples; ``grid="paper"`` is that of the paper, of
+    176.
 
     Parameters
     ----------
-    lams : sequence of float, default=(2**0, 2**2, ..., 2**20)
-        Values of ``lam``.
+    lams : sequence of float, default=None
+        Values of ``lam``; None is 0.001, 0.01, ..., 1000 times the number of samples (the sum of their weights), or 1,
+        4, 16, ..., :math:`2^{20}` with ``grid="paper"``.
 
-    mus, thetas : sequence of float, default=(0.2, 0.4, 0.6, 0.8)
-        Values of ``mu`` and of ``theta``.
+    mus, thetas : sequence of float, default=None
+        Values of ``mu`` and of ``theta``; None is 0.2, 0.8 and 0, 0.2, 0.5, or 0.2, 0.4, 0.6, 0.8 for both with
+        ``grid="paper"``.
+
+    grid : {"wide", "paper"}, default="wide"
+        Where the values come from that are not given.
 
     gammas : sequence of {"scale", "auto"} or float, default=("scale",)
         Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
@@ -359,13 +376,15 @@ class ODMClassifierCV(GridSearchClassifier):
 
     _classifier = ODMClassifier
     _searched = ("lam", "mu", "theta", "gamma")
+    _usual = ("lam", "mu", "theta")
 
     def __init__(
         self,
-        lams: Sequence[float] = _PAPER_LAMS,
-        mus: Sequence[float] = (0.2, 0.4, 0.6, 0.8),
-        thetas: Sequence[float] = (0.2, 0.4, 0.6, 0.8),
+        lams: Sequence[float] | None = None,
+        mus: Sequence[float] | None = None,
+        thetas: Sequence[float] | None = None,
         *,
+        grid: str = "wide",
         gammas: Sequence[str | float] = ("scale",),
         kernel: str | Callable = "linear",
         degree: int = 3,
@@ -385,6 +404,7 @@ class ODMClassifierCV(GridSearchClassifier):
         self.lams = lams
         self.mus = mus
         self.thetas = thetas
+        self.grid = grid
         self.gammas = gammas
         self.kernel = kernel
         self.degree = degree
@@ -400,6 +420,10 @@ class ODMClassifierCV(GridSearchClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.n_jobs = n_jobs
+
+    def _usual_values(self, name, total_weight):
+        values = _USUAL[self.grid][name]
+        return [float(value * total_weight) for value in values] if (name, self.grid) == ("lam", "wide") else values
 
     def _decision_values(self, fold, points):
         data = fold.data

@@ -19,7 +19,7 @@ from importlib import import_module, resources
 from typing import Any
 
 PAPERS = ("ldm", "mamc", "pumma", "mcodm", "msvmav")
-KINDS = ("accuracy", "time", "margins", "influence", "updates")
+KINDS = ("accuracy", "time", "margins", "influence", "updates", "tuned", "untuned")
 _CELL = re.compile(r"(?P<bold>\*?)(?P<mean>\d*\.\d+)(?:±(?P<std>\d*\.\d+))?(?P<mark>[●○]?)")
 _NOT_RUN = re.compile(r"N/A(?P<mark>[●○]?)")
 _COUNTS = re.compile(r"(\d+)/(\d+)/(\d+)")
@@ -77,9 +77,9 @@ class DataSet:
 class Axis:
     r"""Values of one parameter to choose from.
 
-    ``unit`` says what they are multiplied with: "1"; "1/m", one over the number of training rows; "1/d", one over the
-    number of features; or that they are widths w of a Gaussian kernel in units of the mean distance between training
-    rows ("mean-distance"), the parameter then being :math:`\gamma = 1/(2w^2)`.
+    ``unit`` says what they are multiplied with: "1"; "m", the number of training rows; "1/m", one over it; "1/d", one
+    over the number of features; or that they are widths w of a Gaussian kernel in units of the mean distance between
+    training rows ("mean-distance"), the parameter then being :math:`\gamma = 1/(2w^2)`.
 
     Examples
     --------
@@ -95,6 +95,8 @@ class Axis:
 
     def resolve(self, *, n_samples=None, n_features=None, mean_distance=None) -> tuple:
         """Return the values of the parameter for training rows with these properties."""
+        if self.unit == "m":
+            return tuple(value * n_samples for value in self.values)
         if self.unit == "1/m":
             return tuple(value / n_samples for value in self.values)
         if self.unit == "1/d":
@@ -140,7 +142,8 @@ class SplitPlan:
 
     ``kind``: "random" (a share ``train`` of the rows, drawn anew each time), "published" (the splits that come with the
     data; where too few are at hand, random ones of the printed sizes), "whole" (training rows only) or "drawn" (the
-    data themselves are generated anew each time). ``cv`` is the number of folds within the training part, 0 for none.
+    data themselves are generated anew each time); the study's own "halves-and-folds" has half the rows, then the folds
+    of a cross-validation, in turn. ``cv`` is the number of folds within the training part, 0 for none.
     """
 
     kind: str
@@ -203,7 +206,8 @@ class Experiment:
     ``printed`` maps a measure ("accuracy", "seconds", "margin") to {(data set key, method key): Printed}; it is empty
     for figures, of which no number is read off the picture. ``summary`` maps the names of the table's last rows to
     {method key: value}: "average" and "average-rank" to a Printed, "win-tie-loss" to three counts, "best" and "worst"
-    (on how many data sets) to one. ``scaling`` is "unit" (every feature to [0, 1] by the training rows) or "none".
+    (on how many data sets) to one. ``scaling`` is "unit" (every feature to [0, 1] by the training rows), "standard" (to
+    mean 0 and variance 1) or "none".
     ``settings`` holds what is particular to one experiment: "vary" (parameters varied one at a time), "timed" (what
     the time includes, "selection" being cross-validation, training and test), "soft_margin" and "delta" of PUMMA's
     table, panels and axes of a figure. ``claims`` are the conclusions of the paper's text, ``readings`` our decisions.
@@ -291,7 +295,11 @@ def load_experiments(text: str, recipes: Mapping[str, Mapping]) -> dict[str, Exp
     dict
         Experiments by id.
     """
-    content = tomllib.loads(text)
+    return build_experiments(tomllib.loads(text), recipes)
+
+
+def build_experiments(content: Mapping[str, Any], recipes: Mapping[str, Mapping]) -> dict[str, Experiment]:
+    """Return the experiments of a declaration that has been read, by id."""
     _only(content, {"paper", "data", "method", "experiment"}, "the file")
     _needs(content, ("paper", "data", "method", "experiment"), "the file")
     paper = _build(Paper, content["paper"], "paper")
@@ -311,7 +319,7 @@ def _experiment(entry, paper, data, methods, recipes):
     fields = dict(entry)
     _needs(fields, ("kind", "data", "methods", "splits", "scaling"), where)
     _one_of(fields["kind"], KINDS, f"{where}: kind")
-    _one_of(fields["scaling"], ("unit", "none"), f"{where}: scaling")
+    _one_of(fields["scaling"], ("unit", "standard", "none"), f"{where}: scaling")
     ours = fields.pop("ours", [])
     columns = {}
     for key, name in fields.pop("methods").items():
@@ -322,7 +330,9 @@ def _experiment(entry, paper, data, methods, recipes):
     lines = fields.pop("data")
     _known(lines, data, f"{where}: 'data'")
     fields["splits"] = _build(SplitPlan, fields["splits"], f"{where}: splits")
-    _one_of(fields["splits"].kind, ("random", "published", "whole", "drawn"), f"{where}: kind of splits")
+    _one_of(
+        fields["splits"].kind, ("random", "published", "whole", "drawn", "halves-and-folds"), f"{where}: kind of splits"
+    )
     fields["statistics"] = statistics = _build(Statistics, fields.get("statistics", {}), f"{where}: statistics")
     _one_of(statistics.test, ("paired-t", "welch", "none"), f"{where}: test")
     _one_of(statistics.bullet, (None, "column", "reference"), f"{where}: bullet")
@@ -366,13 +376,22 @@ def _method(key, entry, recipes, printed, where):
 def _axis(parameter, entry, where):
     if isinstance(entry, list):
         return Axis(parameter, tuple(entry))
-    _only(entry, {"values", "base", "from", "to", "step", "unit"}, f"{where}: grid of {parameter!r}")
+    known = {"values", "base", "from", "to", "step", "decades", "points", "unit"}
+    _only(entry, known, f"{where}: grid of {parameter!r}")
     unit = entry.get("unit", "1")
-    _one_of(unit, ("1", "1/m", "1/d", "mean-distance"), f"{where}: unit of {parameter!r}")
+    _one_of(unit, ("1", "m", "1/m", "1/d", "mean-distance"), f"{where}: unit of {parameter!r}")
     if "values" in entry:
         return Axis(parameter, tuple(entry["values"]), unit)
+    if "decades" in entry:
+        return Axis(parameter, _spread(*entry["decades"], entry["points"]), unit)
     exponents = range(entry["from"], entry["to"] + 1, entry["step"])
     return Axis(parameter, tuple(float(entry["base"]) ** exponent for exponent in exponents), unit)
+
+
+def _spread(first, last, points):
+    """Powers of ten from 10**first to 10**last at equal distances, to three digits."""
+    step = (last - first) / (points - 1)
+    return tuple(float(f"{10.0 ** (first + k * step):.3g}") for k in range(points))
 
 
 def _dataset(key, entry):

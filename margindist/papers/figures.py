@@ -1,8 +1,9 @@
 """The papers' figures drawn from our results, like the originals; small SVG files."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def draw(found: Findings, folder: Path) -> list[tuple[Path, str]]:
     folder.mkdir(parents=True, exist_ok=True)
     drawn = []
     for name, caption, drawing in _drawings(found):
-        with _figure(folder / f"{found.experiment.id}{name}.svg") as (path, plt):
+        with figure_file(folder / f"{found.experiment.id}{name}.svg") as (path, plt):
             if drawing(found, plt):
                 drawn.append((path, caption))
     return drawn
@@ -55,7 +56,8 @@ def _drawings(found: Findings) -> list[tuple[str, str, Callable]]:
 
 
 @contextmanager
-def _figure(path):
+def figure_file(path: Path) -> Iterator[tuple[Path, Any]]:
+    """Yield the path and Matplotlib's pyplot; what is drawn in the block is written there as SVG."""
     import matplotlib as mpl
     import matplotlib.pyplot as plt
 
@@ -122,8 +124,13 @@ def _print(found, plt):
 def _ranks(found, plt):
     if found.critical_difference is None:
         return False
-    labels = found.labels
-    ordered = sorted(found.ranks.items(), key=lambda item: item[1])
+    ranks_diagram(plt, found.ranks, found.labels, found.critical_difference, len(found.complete))
+    return True
+
+
+def ranks_diagram(plt: Any, ranks: Mapping, labels: Mapping, critical_difference: float, n_datasets: int) -> None:
+    """Draw average ranks, with bars that join what Nemenyi's test does not tell apart."""
+    ordered = sorted(ranks.items(), key=lambda item: item[1])
     n = len(ordered)
     figure, ax = plt.subplots(figsize=(5.2, 0.5 + 0.2 * n))
     ax.set(xlim=(0.8, n + 0.2), ylim=(-0.5 * n - 1.0, 1.6))
@@ -137,11 +144,10 @@ def _ranks(found, plt):
         end = 0.8 if left else n + 0.2
         ax.plot([rank, rank, end], [1.6, depth, depth], color="0.3", linewidth=0.7, clip_on=False)
         ax.text(end, depth, f" {labels[key]} ({rank:.2f}) ", ha="right" if left else "left", va="center", clip_on=False)
-    for step, (first, last) in enumerate(_groups([rank for _, rank in ordered], found.critical_difference)):
+    for step, (first, last) in enumerate(_groups([rank for _, rank in ordered], critical_difference)):
         height = 1.2 - 0.35 * step
         ax.plot([ordered[first][1] - 0.05, ordered[last][1] + 0.05], [height] * 2, color="0.1", linewidth=2.5)
-    figure.suptitle(f"critical difference {found.critical_difference:.2f}, {len(found.complete)} data sets", fontsize=8)
-    return True
+    figure.suptitle(f"critical difference {critical_difference:.2f}, {n_datasets} data sets", fontsize=8)
 
 
 def _groups(ranks, difference):

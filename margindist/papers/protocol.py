@@ -19,7 +19,7 @@ from margindist.datasets import DataError, encoder, load, make_threshold, status
 from margindist.datasets.dataset import take_rows
 from margindist.margins import margins
 from margindist.methods import search
-from margindist.papers.declarations import DataSet, Experiment, Method, experiments
+from margindist.papers.declarations import Axis, DataSet, Experiment, Method, experiments
 from margindist.runs.runner import CannotRun
 from margindist.runs.store import Cell, Result, Store
 
@@ -187,8 +187,10 @@ def _states(data_dir):
     return {row.name: row.state for row in status(data_dir)}
 
 
-def _rows_of(line: DataSet, data_dir, seed):
-    """Features, labels, checksum and published splits of a line of a table."""
+def rows_of(line: DataSet, data_dir: str | None, seed: int):
+    """Return features, labels, checksum and published splits of a line of a table."""
+    if "sklearn" in line.generator:
+        return *_bundled(line.generator["sklearn"]), None, None
     if line.generator:
         X, y = make_threshold(**line.generator, random_state=seed)
         return X, y, None, None
@@ -200,6 +202,13 @@ def _rows_of(line: DataSet, data_dir, seed):
     if line.positive is not None:
         y = np.where(y == np.asarray(line.positive, dtype=y.dtype), 1, -1)
     return X, y, data.checksum, splits
+
+
+@lru_cache(maxsize=1)
+def _bundled(name):
+    from sklearn import datasets
+
+    return getattr(datasets, f"load_{name}")(return_X_y=True)
 
 
 def split_rows(experiment: Experiment, line: DataSet, split: int, n_rows: int, published, seed: int):
@@ -221,7 +230,7 @@ def split_rows(experiment: Experiment, line: DataSet, split: int, n_rows: int, p
 
 
 def _parts(experiment, line, split, seeds, data_dir):
-    X, y, checksum, published = _rows_of(line, data_dir, seeds.rows)
+    X, y, checksum, published = rows_of(line, data_dir, seeds.rows)
     if line.rows is not None and line.rows > len(y):
         raise CannotRun(f"{line.rows:,} rows are asked for, {line.catalogue} has {len(y):,}.")
     train, test = split_rows(experiment, line, split, len(y), published, seeds.rows)
@@ -281,7 +290,7 @@ class _Chooser(NamedTuple):
         return np.sort(np.concatenate(kept))
 
     def _search(self, estimator, method, X, y):
-        axes = [{axis.parameter: axis.resolve(**_properties(axis, X))} for axis in method.grid]
+        axes = [{axis.parameter: resolved(axis, X)} for axis in method.grid]
         if method.search == "grid" and axes:
             axes = [{name: values for axis in axes for name, values in axis.items()}]
         chosen, score = {}, None
@@ -297,9 +306,14 @@ def _for_all_rows(method, chosen, few, X):
     """Return the chosen values for all rows: those in units that depend on the rows, such as C/m, change."""
     values = {}
     for axis in method.grid:
-        place = axis.resolve(**_properties(axis, few)).index(chosen[axis.parameter])
-        values[axis.parameter] = axis.resolve(**_properties(axis, X))[place]
+        place = resolved(axis, few).index(chosen[axis.parameter])
+        values[axis.parameter] = resolved(axis, X)[place]
     return values
+
+
+def resolved(axis: Axis, X: Any) -> tuple:
+    """Return the values of an axis for these training rows."""
+    return axis.resolve(**_properties(axis, X))
 
 
 def _properties(axis, X):
@@ -424,7 +438,7 @@ def _influence(experiment, method, parts, choose):
     curves = {}
     for axis in method.grid:
         if axis.parameter in experiment.settings["vary"]:
-            values = axis.resolve(**_properties(axis, parts.X))
+            values = resolved(axis, parts.X)
             models = (clone(choice.model).set_params(**{axis.parameter: value}) for value in values)
             curves[axis.parameter] = {
                 "values": [float(value) for value in axis.values],

@@ -2,18 +2,19 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
 from margindist.files import write_whole
+from margindist.papers.blocks import Block, html, listed, markdown, section
 from margindist.papers.claims import disagreements, verdicts
 from margindist.papers.consistency import inconsistencies
 from margindist.papers.declarations import Experiment
 from margindist.papers.figures import draw
 from margindist.papers.findings import Findings, findings
+from margindist.papers.study import study
+from margindist.papers.study_report import study_page
 from margindist.runs.store import Store
 
 _TEST_NAMES = {
@@ -24,16 +25,10 @@ _TEST_NAMES = {
 _MOST_DEVIATIONS = 12
 
 
-class Block(NamedTuple):
-    """A piece of a page: kind "heading", "text", "list", "table", "figure" or "code", and what it holds."""
-
-    kind: str
-    content: Any
-    caption: str = ""
-
-
 def write_reports(store: Path, chosen: Sequence[Experiment], output: Path) -> list[Path]:
     """Write one page per experiment and a summary, each as Markdown and HTML, from the results in a store.
+
+    The study has one page for all of its conditions, and no summary.
 
     Parameters
     ----------
@@ -46,20 +41,35 @@ def write_reports(store: Path, chosen: Sequence[Experiment], output: Path) -> li
     """
     with Store(store) as opened:
         results = opened.results()
-    done = {result.cell.experiment for result in results}
-    found = [findings(experiment, results) for experiment in chosen if experiment.id in done]
     output.mkdir(parents=True, exist_ok=True)
-    pages = {one.experiment.id: page_blocks(one, draw(one, output / "figures")) for one in found}
-    pages["index"] = index_blocks(found, [experiment for experiment in chosen if experiment.id not in done])
+    (output / "figures").mkdir(exist_ok=True)
+    conditions = [experiment for experiment in chosen if experiment.id in study()]
+    papers = [experiment for experiment in chosen if experiment.id not in study()]
+    pages = _paper_pages(papers, results, output) if papers else {}
+    if conditions:
+        pages["study"] = study_page(conditions, results, output / "figures")
     written = []
     for name, blocks in pages.items():
+        below = [page for page in (*pages, "study") if page != "index" and (output / f"{page}.md").exists()]
         for ending, text in (
-            (".md", markdown(blocks, list(pages)[:-1] if name == "index" else ())),
+            (".md", markdown(blocks, dict.fromkeys(below) if name == "index" else ())),
             (".html", html(blocks)),
         ):
             written.append(output / f"{name}{ending}")
             write_whole(written[-1], text)
     return written
+
+
+def _paper_pages(chosen, results, output):
+    done = {result.cell.experiment for result in results}
+    found = [findings(experiment, results) for experiment in chosen if experiment.id in done]
+    pages = {one.experiment.id: page_blocks(one, draw(one, output / "figures")) for one in found}
+    pages["index"] = index_blocks(found, [experiment for experiment in chosen if experiment.id not in done])
+    if (output / "study.md").exists():
+        pages["index"].insert(
+            1, Block("text", "Our own study, with equal budgets for all: [where margin terms help](study.md).")
+        )
+    return pages
 
 
 # ---------------------------------------------------------------------- one experiment
@@ -78,16 +88,6 @@ def page_blocks(found: Findings, figures: Iterable[tuple[Path, str]] = ()) -> li
     blocks += [Block("figure", path, caption) for path, caption in figures]
     blocks += _claims_blocks(found) + _print_blocks(found) + _reading_blocks(found)
     return blocks + _warning_blocks(found) + _absent_blocks(found) + _command_blocks(found)
-
-
-def _section(title, *blocks):
-    """Return blocks below a heading."""
-    return [Block("heading", (2, title)), *blocks]
-
-
-def _listed(title, items):
-    """Return a list below a heading; nothing if it is empty."""
-    return _section(title, Block("list", items)) if items else []
 
 
 def _extent(found):
@@ -133,7 +133,7 @@ def _accuracy_blocks(found):
         "Ours: mean ± standard deviation over splits; below: printed, and in brackets ours less printed in printed "
         f"standard deviations.{_marks_meaning(found)}"
     )
-    blocks = _section("Ours and printed", Block("table", (header, rows), caption))
+    blocks = section("Ours and printed", Block("table", (header, rows), caption))
     if found.rivals:
         blocks += _rival_blocks(found)
     return blocks + _agreement_blocks(found)
@@ -217,7 +217,7 @@ def _rival_blocks(found):
         "rows that splits share. Wilcoxon: signed-rank test over the mean accuracies of the data sets, adjusted by "
         "Holm's rule for the number of methods."
     )
-    blocks = _section(f"{labels[rule.subject]} against the others", Block("table", (header, rows), caption))
+    blocks = section(f"{labels[rule.subject]} against the others", Block("table", (header, rows), caption))
     if found.friedman is not None:
         statistic, p = found.friedman
         blocks.append(Block("text", (
@@ -238,7 +238,7 @@ def _agreement_blocks(found):
         return []
     labels, names = found.labels, {line.key: line.printed for line in found.experiment.data}
     distances = np.array([distance for _, _, distance in compared])
-    blocks = _section("Agreement with the print", Block("text", (
+    blocks = section("Agreement with the print", Block("text", (
         f"Of {len(compared)} numbers that can be compared, {np.sum(np.abs(distances) <= 1)} are within one printed "
         f"standard deviation and {np.sum(np.abs(distances) <= 2)} within two; on average ours are "
         f"{distances.mean():+.2f} deviations off."
@@ -271,7 +271,7 @@ def _agreement_blocks(found):
 def _time_blocks(found):
     printed = found.experiment.printed
     header = ["data set", *found.labels.values()]
-    blocks = _section("Ours and printed" if printed else "Ours")
+    blocks = section("Ours and printed" if printed else "Ours")
     for measure in printed or ["seconds"]:
         rows = [
             [line.printed, *(_time_cell(found, line.key, method, measure) for method in found.labels)]
@@ -303,7 +303,7 @@ def _margin_blocks(found):
         if any(results):
             rows.append([line.printed, *("–" if result is None else _margin_cell(result) for result in results)])
     caption = "Margins of the training rows on one split, weights of length one: least, median, mean."
-    return _section("Margins", Block("table", (["data set", *found.labels.values()], rows), caption))
+    return section("Margins", Block("table", (["data set", *found.labels.values()], rows), caption))
 
 
 def _margin_cell(result):
@@ -317,7 +317,7 @@ def _update_blocks(found):
         for line in found.experiment.data
     ]
     caption = "Updates, processor seconds and margin at the end, means over draws."
-    return _section("At the end", Block("table", (["data", *found.labels.values()], rows), caption))
+    return section("At the end", Block("table", (["data", *found.labels.values()], rows), caption))
 
 
 def _update_cell(results):
@@ -336,7 +336,7 @@ def _influence_blocks(found):
                 ranges = np.ptp(curves, axis=1)
                 rows.append([label, name, str(len(ranges)), f"{np.median(ranges):.4f}", f"{np.max(ranges):.4f}"])
     caption = "How far the mean accuracy moves over a parameter's grid while the others stay as chosen."
-    return _section("Sensitivity", Block("table", (header, rows), caption))
+    return section("Sensitivity", Block("table", (header, rows), caption))
 
 
 _MEASURED = {
@@ -355,7 +355,7 @@ def _claims_blocks(found):
     ours = [str(verdict) for verdict in verdicts(found)]
     if ours:
         blocks += [Block("text", "Ours:"), Block("list", ours)]
-    return _section("What the paper concludes, and what we found", *blocks) if blocks else []
+    return section("What the paper concludes, and what we found", *blocks) if blocks else []
 
 
 def _print_blocks(found):
@@ -363,13 +363,13 @@ def _print_blocks(found):
     items = [text.removeprefix(prefix) for text in inconsistencies(found.experiment)]
     items += [remark for remark in found.experiment.remarks if remark not in items]
     items += [f"{line.printed}: {line.remark}" for line in found.experiment.data if line.remark]
-    return _listed("The printed numbers themselves", items)
+    return listed("The printed numbers themselves", items)
 
 
 def _reading_blocks(found):
     items = [f"{reading.topic}: {reading.text}" for reading in found.experiment.readings]
     items += [f"{method.label}: {method.note}" for method in found.experiment.methods if method.note]
-    return _listed("What the paper leaves open, and how it was read", items)
+    return listed("What the paper leaves open, and how it was read", items)
 
 
 def _absent_blocks(found):
@@ -379,7 +379,7 @@ def _absent_blocks(found):
             cells.setdefault(result.error or "no reason given", []).append(result.cell)
     ran = {result.cell[1:3] for result in found.done}
     items = [f"{_whereabouts(found, own, ran)}: {reason}" for reason, own in sorted(cells.items())]
-    return _listed("Cells that did not run", items)
+    return listed("Cells that did not run", items)
 
 
 def _whereabouts(found, cells, ran):
@@ -410,7 +410,7 @@ def _warning_blocks(found):
         kinds = Counter(kind for warnings in own for kind in {text.split(":")[0] for text in warnings})
         items += [f"{label}: {kind} in {count} of {len(own)} cells." for kind, count in sorted(kinds.items())]
     about = "Met at some point of a cell, in most of them for parameters at an end of the grid:"
-    return _section("Warnings", Block("text", about), Block("list", items)) if items else []
+    return section("Warnings", Block("text", about), Block("list", items)) if items else []
 
 
 def _command_blocks(found):
@@ -418,7 +418,7 @@ def _command_blocks(found):
         return []
     result = found.done[0]
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
-    return _section(
+    return section(
         "Run it again",
         Block("text", "Any cell is measured again, and set beside the result kept, by"),
         Block("code", f"margindist reproduce --cell {result.cell} --store results.sqlite"),
@@ -450,7 +450,7 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
     blocks += _in_short_blocks(found)
     rows = [_index_row(one) for one in found]
     header = ["experiment", "data sets", "splits", "compared", "within one", "wins/ties/losses ours", "printed"]
-    blocks += _section("Experiments", Block("table", (header, rows), (
+    blocks += section("Experiments", Block("table", (header, rows), (
         "Splits: fewest to most over data sets and methods. Compared: printed means beside ours; within one: those "
         "within one printed standard deviation. Wins, ties and losses: of the paper's method against all others "
         "together, by the paper's test."
@@ -459,7 +459,7 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
         titles = "; ".join(experiment.title for experiment in without)
         blocks.append(Block("text", f"Without a result so far: {titles}."))
     claims = [f"{one.experiment.title}. {verdict}" for one in found for verdict in verdicts(one)]
-    return blocks + _listed("What became of all claims", claims)
+    return blocks + listed("What became of all claims", claims)
 
 
 def _in_short_blocks(found):
@@ -470,7 +470,7 @@ def _in_short_blocks(found):
         if one.experiment.id == paper.main and first:
             splits = f"{_reach(one)[1]} of {one.experiment.splits.number}"
             items.append(f'{paper.authors} ({paper.venue} {paper.year}): "{paper.claim}" {first[0]} Splits: {splits}.')
-    return _listed("The main claim of each paper", items)
+    return listed("The main claim of each paper", items)
 
 
 def _reach(found):
@@ -494,51 +494,3 @@ def _index_row(found):
         _counts(ours),
         _counts(printed),
     ]
-
-
-# ---------------------------------------------------------------------- rendering
-
-
-def markdown(blocks: Iterable[Block], toctree: Sequence[str] = ()) -> str:
-    """Return a page as Markdown (MyST); `toctree` names the pages below it."""
-    parts = []
-    for kind, content, caption in blocks:
-        if kind == "heading":
-            parts.append(f"{'#' * content[0]} {content[1]}")
-        elif kind == "text":
-            parts.append(content)
-        elif kind == "list":
-            parts.append("\n".join(f"- {item}" for item in content))
-        elif kind == "code":
-            parts.append(f"```console\n$ {content}\n```")
-        elif kind == "figure":
-            parts.append(f"![{caption}](figures/{content.name})\n\n{caption}")
-        else:
-            header, rows = content
-            lines = [header, ["---"] * len(header), *rows]
-            cells = (" | ".join(cell.replace("|", "\\|").replace("\n", "<br>") for cell in line) for line in lines)
-            parts.append("\n".join(f"| {line} |" for line in cells) + f"\n\n{caption}")
-    if toctree:
-        parts.append("```{toctree}\n:hidden:\n\n" + "\n".join(toctree) + "\n```")
-    return "\n\n".join(parts) + "\n"
-
-
-def html(blocks: Sequence[Block]) -> str:
-    """Return a page as HTML."""
-    import jinja2
-
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["link"] = _link
-    template = resources.files("margindist.papers") / "templates" / "reproduction.html.j2"
-    title = next((content[1] for kind, content, _ in blocks if kind == "heading"), "margindist")
-    return environment.from_string(template.read_text(encoding="utf-8")).render(title=title, blocks=blocks)
-
-
-def _link(cell):
-    """A cell's lines as HTML, and a Markdown link at its beginning as a link to the HTML page."""
-    from markupsafe import Markup, escape
-
-    if cell.startswith("[") and "](" in cell:
-        text, _, target = cell[1:-1].partition("](")
-        return Markup(f'<a href="{escape(target.removesuffix(".md"))}.html">{escape(text)}</a>')
-    return Markup("<br>").join(escape(line) for line in cell.split("\n"))

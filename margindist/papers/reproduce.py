@@ -10,13 +10,16 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
+from margindist.papers import protocol
+from margindist.papers import study as own_study
 from margindist.papers.declarations import Experiment, experiments
-from margindist.papers.protocol import evaluate, here
+from margindist.papers.protocol import here
+from margindist.papers.study import study
 from margindist.runs import runner
 from margindist.runs.store import Cell, Result, Store
 from margindist.runs.wording import aligned, duration
 
-__all__ = ["plan", "repeat", "reproduce", "select"]
+__all__ = ["plan", "repeat", "reproduce", "select", "told_apart"]
 
 _QUICK_SETS, _QUICK_SPLITS = 2, 2
 _QUICK_LIMIT, _QUICK_BUDGET = 60.0, 540.0
@@ -39,14 +42,14 @@ class Estimate(NamedTuple):
 
 
 def select(patterns: Sequence[str], declared: Mapping[str, Experiment] | None = None) -> list[Experiment]:
-    """Return the experiments whose id matches a pattern, or starts with it; all of them without a pattern.
+    """Return the experiments whose id matches a pattern, or starts with it; the papers' without a pattern.
 
     Parameters
     ----------
     patterns : sequence of str
         Ids, beginnings of ids, or patterns with ``*``.
     declared : mapping, optional
-        Experiments by id, if not the papers'.
+        Experiments by id, if not the papers' and the study's.
 
     Returns
     -------
@@ -57,7 +60,8 @@ def select(patterns: Sequence[str], declared: Mapping[str, Experiment] | None = 
     >>> [experiment.id for experiment in select(["ldm-table"])]
     ['ldm-table-2', 'ldm-table-3', 'ldm-table-4']
     """
-    declared = declared or experiments()
+    if declared is None:
+        declared = everything() if patterns else experiments()
     chosen = []
     for pattern in patterns or ["*"]:
         found = [e for key, e in declared.items() if fnmatchcase(key, pattern) or key.startswith(pattern)]
@@ -65,6 +69,38 @@ def select(patterns: Sequence[str], declared: Mapping[str, Experiment] | None = 
             raise ValueError(f"{pattern!r}: no such experiment; there are {', '.join(declared)}.")
         chosen += [experiment for experiment in found if experiment not in chosen]
     return chosen
+
+
+def everything() -> dict[str, Experiment]:
+    """Return the experiments of the papers and the conditions of the study, by id."""
+    return {**experiments(), **study()}
+
+
+def told_apart(only: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return what such patterns name of the study, as ids, and the patterns of data sets and methods.
+
+    Examples
+    --------
+    >>> told_apart(["study/noise-*", "wdbc/ldm*"])
+    (['study-noise-*'], ('wdbc/ldm*',))
+    """
+    ids = [pattern.replace("/", "-", 1) for pattern in only if pattern.startswith("study/")]
+    return ids, tuple(pattern for pattern in only if not pattern.startswith("study/"))
+
+
+def evaluate(
+    cell: Cell,
+    *,
+    data_dir: str | None = None,
+    max_rows: int | None = None,
+    search_rows: int | None = None,
+    store: str | None = None,
+) -> Result:
+    """Measure a cell of a paper's experiment or of the study."""
+    condition = study().get(cell.experiment)
+    if condition is not None:
+        return own_study.evaluate(cell, condition, data_dir=data_dir)
+    return protocol.evaluate(cell, data_dir=data_dir, max_rows=max_rows, search_rows=search_rows, store=store)
 
 
 def plan(chosen: Iterable[Experiment], *, only: Sequence[str] = (), splits: int | None = None) -> list[Cell]:
@@ -305,7 +341,7 @@ def repeat(name: str, store: Path, *, data_dir: str | None = None, say=print) ->
             before = opened.result(cell)
     search_rows = before.detail.get("search_rows") if before else None
     now = runner.attempt(partial(evaluate, data_dir=data_dir, search_rows=search_rows), cell)
-    timed = experiments()[cell.experiment].kind == "time"
+    timed = everything()[cell.experiment].kind == "time"
     say(f"{cell}\n  now:    {one_line(now)}\n  before: {one_line(before)}")
     if before is None:
         return True

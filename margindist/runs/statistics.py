@@ -98,6 +98,58 @@ def wilcoxon(first: ArrayLike, second: ArrayLike) -> Comparison:
     return Comparison(float(differences.mean()), float(stats.wilcoxon(differences).pvalue))
 
 
+class Posterior(NamedTuple):
+    """Probabilities that the first of two methods is worse, practically alike, and better on the next data set."""
+
+    worse: float
+    alike: float
+    better: float
+
+
+def bayesian_signed_rank(
+    first: ArrayLike, second: ArrayLike, *, alike: float = 0.01, n_draws: int = 20_000, random_state: int = 0
+) -> Posterior:
+    """Compare two methods over data sets by the Bayesian signed-rank test (Benavoli et al., 2014 and 2017).
+
+    Differences are drawn with weights of a Dirichlet distribution, to which one more data set without a difference is
+    added, as a prior. Each draw belongs to the region in which most means of two differences lie: below ``-alike``,
+    above ``alike``, or between, the region of practical equivalence.
+
+    Parameters
+    ----------
+    first, second : array-like of shape (n_datasets,)
+        Mean scores.
+    alike : float
+        Half the width of the region of practical equivalence.
+    n_draws : int
+    random_state : int
+
+    Examples
+    --------
+    >>> bayesian_signed_rank([0.9, 0.8, 0.7], [0.9, 0.8, 0.7], alike=0.01)
+    Posterior(worse=0.0, alike=1.0, better=0.0)
+    """
+    differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    if differences.size == 0 or np.isnan(differences).any():
+        return Posterior(*3 * [float("nan")])
+    differences = np.append(0.0, np.round(differences, _DIGITS))
+    means = (differences[:, None] + differences) / 2.0
+    weights = np.random.default_rng(random_state).dirichlet(np.ones(differences.size), n_draws)
+    worse, better = ((weights @ region * weights).sum(axis=1) for region in (means < -alike, means > alike))
+    winners = np.argmax([worse, 1.0 - worse - better, better], axis=0)
+    return Posterior(*(np.bincount(winners, minlength=3) / n_draws).tolist())
+
+
+def mean_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, float, float]:
+    """Return the mean of values and the ends of Student's interval around it; not a number where one value is all."""
+    values = np.asarray(values, dtype=float)
+    mean = float(values.mean()) if values.size else float("nan")
+    if values.size < 2:
+        return mean, float("nan"), float("nan")
+    half = float(stats.t.ppf(0.5 + level / 2.0, values.size - 1) * values.std(ddof=1) / np.sqrt(values.size))
+    return mean, mean - half, mean + half
+
+
 def holm(p_values: ArrayLike) -> np.ndarray:
     """Return p-values adjusted for the number of tests by Holm's step-down rule; each may be held against alpha.
 

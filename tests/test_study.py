@@ -1,0 +1,149 @@
+"""The study of where margin terms help: its declaration, its cells, what is found in them, and its page."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from sklearn.datasets import load_breast_cancer
+
+from margindist.datasets import status
+from margindist.papers import study as measuring
+from margindist.papers.report import write_reports
+from margindist.papers.reproduce import evaluate, plan, repeat, select, told_apart
+from margindist.papers.study import LINEAR, RBF, study
+from margindist.papers.study_findings import Findings, without_one
+from margindist.runs.store import Cell, Result, Store
+
+
+def points(method):
+    return int(np.prod([len(axis.values) for axis in method.grid]))
+
+
+@pytest.mark.parametrize("keys, budget", [(LINEAR, 18), (RBF, 25)])
+def test_budgets_are_equal_but_for_what_has_no_price(keys, budget):
+    methods = [study()["study-main"].method(key) for key in keys]
+    assert {points(method) for method in methods if "fmm" not in method.key} == {budget}
+
+
+def test_every_data_set_is_in_the_catalogue_or_bundled():
+    known = {row.name for row in status(None)}
+    lines = study()["study-main"].data
+    assert all(line.catalogue in known or "sklearn" in line.generator for line in lines)
+    assert len({line.catalogue for line in lines}) == len(lines)
+
+
+def test_the_order_of_work_is_split_by_split():
+    cells = plan(select(["study-main"]), only=["wdbc", "iris"])
+    assert [cell.split for cell in cells] == sorted(cell.split for cell in cells)
+
+
+def test_only_tells_conditions_from_data_sets():
+    ids, rest = told_apart(["study/noise-*", "wdbc/ldm*"])
+    assert [experiment.id for experiment in select(ids)] == [f"study-noise-{share}" for share in (5, 10, 20, 30)]
+    assert rest == ("wdbc/ldm*",)
+    assert not any(experiment.id in study() for experiment in select([]))
+
+
+# ---------------------------------------------------------------------- rows
+
+
+def rows(condition, split=0):
+    experiment, cell = study()[condition], Cell(condition, "wdbc", "svm", split)
+    X, y = load_breast_cancer(return_X_y=True)
+    marked = np.column_stack([X, np.arange(len(y))])
+    parts = measuring._parts(experiment, marked, y, cell, measuring.seeds_of(experiment, cell))
+    return parts, y
+
+
+@pytest.mark.parametrize("split", [0, 1])
+def test_training_and_test_part_share_no_row_and_keep_the_classes(split):
+    parts, y = rows("study-main", split)
+    assert not set(parts.X[:, -1]) & set(parts.X_test[:, -1])
+    assert len(parts.y) == pytest.approx(200, abs=2)
+    assert np.mean(parts.y) == pytest.approx(np.mean(y), abs=0.02)
+    assert parts.X.mean(axis=0) == pytest.approx(0.0, abs=1e-9)
+
+
+def test_conditions_change_the_training_part_and_not_the_test_part():
+    usual, _ = rows("study-main")
+    few, _ = rows("study-rows-50")
+    unequal, _ = rows("study-classes-10")
+    noisy, _ = rows("study-noise-20")
+    assert len(few.y) == pytest.approx(50, abs=1)
+    counts = np.bincount(unequal.y)
+    assert max(counts) / min(counts) == pytest.approx(10, rel=0.06)
+    assert np.sum(noisy.y != usual.y) == round(0.2 * len(usual.y))
+    assert noisy.y_test.tolist() == usual.y_test.tolist()
+    assert np.mean(few.y_test) == pytest.approx(np.mean(usual.y_test), abs=0.01)
+
+
+def test_coordinates_keep_inner_products_and_distances():
+    rng = np.random.default_rng(0)
+    X, X_test = (sp.csr_matrix(rng.poisson(0.3, (n, 40)).astype(float)) for n in (7, 5))
+    own, _, tested, _ = measuring._coordinates(X, X_test, np.zeros(7), np.zeros(5))
+    assert own @ own.T == pytest.approx((X @ X.T).toarray())
+    assert tested @ own.T == pytest.approx((X_test @ X.T).toarray())
+    assert np.sum(tested**2, axis=1) == pytest.approx(np.asarray(X_test.multiply(X_test).sum(axis=1)).ravel())
+
+
+# ---------------------------------------------------------------------- cells, findings and the page
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("study") / "study.sqlite"
+    rng = np.random.default_rng(0)
+    with Store(path) as opened:
+        for name in ("svm", "ldm", "lssvm", "svm-rbf"):
+            opened.record(evaluate(Cell("study-main", "iris", name, 0)))
+        for method in study()["study-defaults"].methods:
+            detail = {"train": 75, "test": 75, "balanced": 0.9}
+            opened.record(Result(Cell("study-defaults", "iris", method.key, 0), score=0.9, detail=detail))
+        opened.record(evaluate(Cell("study-defaults", "iris", "odm-1-0.4-0.2", 0)))
+        for dataset in ("wdbc", "german", "diabetes", "splice"):
+            for name, mean in (("svm", 0.8), ("ldm", 0.83), ("svm-rbf", 0.85), ("ldm-rbf", 0.85), ("odm-rbf", 0.7)):
+                detail = {"edge": [], "search_seconds": 0.1, "train": 200, "test": 284, "balanced": mean}
+                score = mean + rng.normal(0, 1e-3)
+                opened.record(Result(Cell("study-main", dataset, name, 0), score=score, detail=detail))
+    return path
+
+
+def test_a_cell_has_all_scores_and_comes_out_the_same(store):
+    with Store(store) as opened:
+        found = opened.result(Cell("study-main", "iris", "ldm", 0))
+    assert found.score > 0.7
+    assert {
+        "balanced",
+        "auc",
+        "log_loss",
+        "stability",
+        "shifted",
+        "rescaled",
+        "edge",
+        "cv_score",
+    } <= found.detail.keys()
+    assert repeat("study-main/iris/ldm/0", store, say=lambda line: None)
+
+
+def test_differences_verdicts_and_what_they_hang_on(store):
+    with Store(store) as opened:
+        main = Findings(study()["study-main"], opened.results("study-main"))
+    better, alike, worse = (
+        main.contrast(*pair) for pair in (("ldm", "svm"), ("ldm-rbf", "svm-rbf"), ("odm-rbf", "svm-rbf"))
+    )
+    assert [len(contrast.differences) for contrast in (better, alike, worse)] == [5, 4, 4]
+    assert worse.mean == pytest.approx(-0.15, abs=0.01)
+    assert (alike.verdict, worse.verdict) == ("alike", "worse")
+    assert better.low < better.mean < better.high
+    (least, most), turning = without_one(worse)
+    assert least <= worse.mean <= most
+    assert set(turning) <= set(worse.differences)
+
+
+def test_the_page_answers_first_and_says_what_is_missing(store, tmp_path):
+    write_reports(store, list(study().values()), tmp_path)
+    text = (tmp_path / "study.md").read_text()
+    assert text.index("practically alike") < text.index("| condition |") < text.index("![") < text.index("## ")
+    assert "of 10,500 cells" in text
+    assert "margindist reproduce --cell study-" in text
+    assert (tmp_path / "figures" / "study.svg").exists()
+    assert not (tmp_path / "index.md").exists()
