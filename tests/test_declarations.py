@@ -27,7 +27,9 @@ TABLES = {  # lines and printed columns of each table
     "msvmav-table-2": (20, 7),
 }
 FIGURES = {
-    *(f"{paper}-figure-{number}" for paper in ("ldm", "mcodm", "msvmav") for number in (1, 2, 3)),
+    *(f"{paper}-figure-{number}" for paper in ("ldm", "mcodm") for number in (1, 2, 3)),
+    "msvmav-figure-1",  # Figure 2 too
+    "msvmav-figure-3",
     "pumma-figure-3",
     "pumma-figure-4",
 }

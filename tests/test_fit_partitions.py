@@ -26,7 +26,7 @@ pytest.importorskip("pyarrow")
 
 ROOT = Path(__file__).parent.parent
 MODELS = [
-    LDMClassifier(C=0.3, lambda1=2.0, lambda2=1.0, tol=1e-7),
+    LDMClassifier(C=0.3, lambda1=0.01, lambda2=0.005, lambda_scale="relative", tol=1e-7),
     LDMClassifier(C=1.0, lambda1=0.0, lambda2=0.0, tol=1e-7, fit_intercept=False, class_weight="balanced"),
     ODMClassifier(tol=1e-7, multi_class="ovr"),
 ]

@@ -45,7 +45,7 @@ def _few_rows(monkeypatch, n=90, scaled=False):
     full = load("wdbc")
     rows = np.random.default_rng(0).permutation(len(full.y))[:n]
     X = full.X[rows, :6]
-    small = replace(full, X=minmax_scale(X) if scaled else X, y=full.y[rows], checksum="c" * 64)
+    small = replace(full, X=minmax_scale(X) if scaled else X, y=full.y[rows])
     monkeypatch.setattr(protocol, "_loaded", lambda name, data_dir: small)
     return small
 

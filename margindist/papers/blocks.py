@@ -1,8 +1,11 @@
 """Pages as lists of blocks, and how they become Markdown and HTML."""
 
+import re
 from collections.abc import Iterable, Sequence
 from importlib import resources
 from typing import Any, NamedTuple
+
+_MARKDOWN_LINK = re.compile(r"\[([^\]]+)\]\(([^)\s]+)\.md\)")
 
 
 class Block(NamedTuple):
@@ -52,7 +55,7 @@ def html(blocks: Sequence[Block]) -> str:
     import jinja2
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters["link"] = _link
+    environment.filters |= {"link": _link, "linked": _linked}
     template = resources.files("margindist.papers") / "templates" / "reproduction.html.j2"
     title = next((content[1] for kind, content, _ in blocks if kind == "heading"), "margindist")
     return environment.from_string(template.read_text(encoding="utf-8")).render(title=title, blocks=blocks)
@@ -66,3 +69,10 @@ def _link(cell):
         text, _, target = cell[1:-1].partition("](")
         return Markup(f'<a href="{escape(target.removesuffix(".md"))}.html">{escape(text)}</a>')
     return Markup("<br>").join(escape(line) for line in cell.split("\n"))
+
+
+def _linked(text):
+    """A text as HTML, with its Markdown links as links to HTML pages."""
+    from markupsafe import Markup, escape
+
+    return Markup(_MARKDOWN_LINK.sub(r'<a href="\2.html">\1</a>', str(escape(text))))

@@ -19,7 +19,7 @@ from margindist.runs import runner
 from margindist.runs.store import Cell, Result, Store
 from margindist.runs.wording import aligned, duration
 
-__all__ = ["plan", "repeat", "reproduce", "select", "told_apart"]
+__all__ = ["plan", "repeat", "reproduce", "select"]
 
 _QUICK_SETS, _QUICK_SPLITS = 2, 2
 _QUICK_LIMIT, _QUICK_BUDGET = 60.0, 540.0

@@ -12,7 +12,16 @@ from margindist.papers.blocks import Block, section
 from margindist.papers.declarations import Experiment
 from margindist.papers.figures import figure_file, ranks_diagram
 from margindist.papers.study import LINEAR, RBF, YARDSTICKS, declaration
-from margindist.papers.study_findings import ALIKE, MEASURES, SURE, Findings, adjusted, rivals, without_one
+from margindist.papers.study_findings import (
+    ALIKE,
+    MEASURES,
+    SURE,
+    Findings,
+    adjusted,
+    means_without_one,
+    rivals,
+    turning_sets,
+)
 from margindist.runs.store import Result
 
 _MARGIN_TERMS = ("ldm", "odm", "msvmav", "mamc", "lssvm", "komd", "fmm")
@@ -328,7 +337,7 @@ def _test_blocks(main):
         reference, others = rivals(kernel)
         contrasts = [c for c in (main.contrast(method, reference) for method in others) if c.differences]
         for contrast, p_value in zip(contrasts, adjusted(contrasts), strict=True):
-            (least, most), _ = without_one(contrast)
+            least, most = means_without_one(contrast)
             label = f"{main.labels[contrast.method]}" + (" (against RBF)" if contrast.method in YARDSTICKS else "")
             rows.append([
                 label, str(len(contrast.differences)), _points(contrast),
@@ -374,7 +383,7 @@ def _turning_blocks(tuned):
         for one, contrast in _contrasts(tuned, kernel, _MARGIN_TERMS):
             if contrast.verdict == "open" or len(contrast.differences) < 3:
                 continue
-            _, turning = without_one(contrast)
+            turning = turning_sets(contrast)
             n_held += not turning
             if turning:
                 label, title = one.labels[contrast.method], one.experiment.title
