@@ -64,6 +64,8 @@ _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more t
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 _MANY_VALUES = 10**5  # stored values from which on it pays to try passes before an interior point method
 _SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which it does
+_SMALLEST_PRICE = 0.08  # and up to which it does where that method costs hardly more than these passes
+_FEW_PASSES = 9  # what it costs then, in passes
 _FEW_ROWS_A_COLUMN = 240  # below, a sample of the rows is no cheap start for that method: passes are
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
@@ -388,7 +390,8 @@ class LDMClassifier(MarginClassifier):
         if n_rows(rows) < _FEW_ROWS_A_COLUMN * n_columns(rows):
             return True
         squares(rows, lengths := np.empty(n_rows(rows)))
-        return bool(self.C * lengths.mean() <= _SMALL_PRICE)
+        few = interior_point.cost_in_passes(rows) < _FEW_PASSES
+        return bool(self.C * lengths.mean() <= (_SMALLEST_PRICE if few else _SMALL_PRICE))
 
     def _check_memory(self, space):
         """Refuse a fit that would take too much memory, before it starts."""
