@@ -507,6 +507,25 @@ def test_steps_in_vain_end_by_their_work():
     assert not any(cheap.has_ended(1.0, 1.0, work=1.0) for _ in range(100))
 
 
+def test_newton_ends_where_steps_move_nothing_but_rounding():
+    marks = newton._Milestones()
+    falling = [marks.steps_since(0.98**step, 1.0) for step in range(100)]
+    assert not any(falling)
+    rounding = [marks.steps_since(0.98**99 * (1.0 - 1e-6 * step), 1.0 + 0.1 * (step % 3)) for step in range(1, 40)]
+    assert rounding == list(range(1, 40))
+
+
+def test_joint_descent_gives_up_where_its_limit_is_out_of_reach():
+    rng = np.random.default_rng(0)
+    codes = np.sort(rng.integers(20, size=200))
+    X = np.round(30.0 * rng.normal(size=20)[codes] + rng.normal(size=200))[:, None]
+    descent = ODMClassifier(256.0, solver="coordinate-descent", fit_intercept=False, random_state=0)
+    with pytest.warns(ConvergenceWarning, match="stalled"):
+        assert descent.fit(X, codes).n_iter_ < 500
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        descent.set_params(max_iter=20).fit(X, codes)
+
+
 def test_newton_that_stalls_is_finished_by_passes(monkeypatch):
     X, y = load_wine(return_X_y=True)
     X = minmax_scale(X)

@@ -73,6 +73,8 @@ _FIRST_STEPS = 20  # Newton steps of the first round at most, unless it may be t
 _CYCLE = 8  # passes over the rows that still move between two looks at the gap
 _QUIET = 0.1  # rows that move less than this share of the largest move rest until then
 _PATIENCE = 30  # passes of coordinate descent in a round before Newton steps may take over
+_ALONE_PATIENCE = 200  # the same where nothing may take over: before it is asked whether the limit is in reach
+_BEYOND = 3.0  # times the passes that are left: what takes more is out of reach, also if the gap falls faster one day
 _LAST_PASSES = 300  # of coordinate descent, where Newton steps got nowhere
 _MORE_PATIENCE = 200  # the same of fewer rows than columns: a Newton step costs many passes, and passes usually suffice
 
@@ -229,8 +231,7 @@ class _RoundSolver:
     def __init__(self, rows, losses, method, rng):
         self.rows, self.losses, self.rng, self.n_iter = rows, losses, rng, 0
         self.patience = _PATIENCE if row_counts(losses).sum() >= n_columns(rows) else _MORE_PATIENCE
-        if method != "auto" or not is_possible(rows, losses.n_classes):
-            self.patience = np.inf
+        self.alone = method != "auto" or not is_possible(rows, losses.n_classes)
         first = method == "newton" or (method == "auto" and is_best(rows, losses))
         self.newton = ProximalNewton(rows, losses) if first else None
         self.began = "newton" if first else "coordinate-descent"
@@ -254,7 +255,8 @@ class _RoundSolver:
         blocks.ceiling[:] = ceilings
         if self.newton is None:
             blocks, done, *found = self._descend(blocks, rivals, W, bound, tol, max_iter)
-            if done or self.n_iter >= max_iter:
+            if done or self.n_iter >= max_iter or self.alone:
+                self.stalled = not done and self.n_iter < max_iter
                 return blocks, *found
             self.newton = ProximalNewton(self.rows, self.losses)
             if upper is None:  # from where passes got stuck, Newton steps take longer than from the start
@@ -294,18 +296,24 @@ class _RoundSolver:
             self.n_iter = before + passes
             done = is_done(value, nothing, gap, bound, tol)
             looks.append((passes, gap))
-            if done or self.n_iter >= max_iter or self._is_slow(looks, tol):
+            if done or self.n_iter >= max_iter or self._is_slow(looks, tol, max_iter):
                 return blocks, done, value, true, gap
 
-    def _is_slow(self, looks, tol):
-        """Tell whether, as the gap fell since the round was half as old, passes would take as many again and more."""
+    def _is_slow(self, looks, tol, max_iter):
+        """Tell whether, as the gap fell since the round was half as old, passes would take too many more.
+
+        That is as many again where Newton steps may take over, and alone some times what the limit leaves.
+        """
         passes, gap = looks[-1]
-        if passes < self.patience:
+        patience, most = self.patience, passes
+        if self.alone:
+            patience, most = _ALONE_PATIENCE, _BEYOND * (max_iter - self.n_iter)
+        if passes < patience:
             return False
         earlier, wider = next(look for look in reversed(looks) if 2 * look[0] <= passes or look is looks[0])
         if earlier == passes or gap >= wider:
             return True
-        return np.log(gap / tol) * (passes - earlier) > passes * np.log(wider / gap)
+        return np.log(gap / tol) * (passes - earlier) > most * np.log(wider / gap)
 
 
 def _pass(rows, losses, blocks, rivals, W, order, used, quiet):

@@ -53,6 +53,7 @@ _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation cost
 _STEP_ERROR = 1e-3  # of a step's length: what it leaves of the slope is small beside what the step takes away
 _FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
 _PATIENCE = 3  # steps without a decrease after which rounding is all that is left
+_MOST_SLOW = 25  # steps that neither halve the gap nor take a hundredth off the value: by then it is rounding, too
 
 
 def solve(problem, options, start=None):
@@ -129,6 +130,7 @@ def _rounds(objective, options, start, method, in_files):
     direction = _choose(shape, method, in_files)
     w = np.zeros(shape["columns_max"]) if start is None else np.array(start, dtype=np.float64)
     ended, best, in_vain = Status.ITERATION_LIMIT, None, 0
+    marks = _Milestones()
     for n_iter in range(max_iter + 1):
         now = yield Round("advance", (w, total, direction.at_once), w)
         gradient = w - now["pressure"]
@@ -139,7 +141,7 @@ def _rounds(objective, options, start, method, in_files):
         in_vain = in_vain + 1 if best is not None and value >= best.objective else 0
         if in_vain == 0 or gap <= tol * gained(value, at_zero):
             best = Solution(w, None, value, gap)
-        if in_vain == _PATIENCE:
+        if in_vain == _PATIENCE or marks.steps_since(value, gap) == _MOST_SLOW:
             ended = Status.STALLED
         enough = tol * gained(best.objective, at_zero)
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
@@ -151,6 +153,21 @@ def _rounds(objective, options, start, method, in_files):
         found = yield Round("multipliers", (None if best.coef is w else best.coef, total), best.coef)
         best = best._replace(dual=np.concatenate(found["dual"]))
     return conclude(best._replace(n_iter=n_iter), enough, ended)
+
+
+class _Milestones:
+    """Counts steps since the value or the gap last fell by what shows: exact steps take two to eight in all."""
+
+    def __init__(self):
+        self._value = self._gap = np.inf
+        self._steps = 0
+
+    def steps_since(self, value, gap):
+        """Count a step; return how many there were since the last milestone."""
+        self._steps += 1
+        if value < 0.99 * self._value or gap < 0.5 * self._gap:
+            self._value, self._gap, self._steps = min(value, self._value), min(gap, self._gap), 0
+        return self._steps
 
 
 def exact_step(w, dw, *args):
