@@ -27,6 +27,7 @@ from margindist.runs.store import Result
 _MARGIN_TERMS = ("ldm", "odm", "msvmav", "mamc", "lssvm", "komd", "fmm")
 _KINDS = {"linear": "Linear", "rbf": "RBF kernel"}
 _DRAWN = {"ldm": "LDM", "odm": "ODM", "msvmav": "MSVMAv", "lssvm": "LS-SVM"}
+_MOST_AT_THE_EDGE = 0.1
 _COLOURS = ("#0072b2", "#009e73", "#cc79a7", "#d55e00")
 
 
@@ -396,39 +397,54 @@ def _turning_blocks(tuned):
 
 
 def _budget_blocks(tuned):
-    first = next(iter(tuned.values()))
-    rows = []
-    for method in first.experiment.methods:
+    rows, shares = [], {}
+    methods = next(iter(tuned.values())).experiment.methods
+    for method in methods:
         done = [result for one in tuned.values() for result in one.done if result.cell.method == method.key]
-        seconds = [result.detail["search_seconds"] for result in done]
+        met, seconds = _at_an_end(method, done), [result.detail["search_seconds"] for result in done]
+        shares[method.label] = _share(met)
         grid = "; ".join(map(_axis_text, method.grid)) or "nothing to choose"
-        rows.append(
-            [
-                method.label,
-                str(_n_points(method)),
-                grid,
-                _edges(method, done),
-                f"{median(seconds):.2f}" if method.grid and seconds else "–",
-            ]
-        )
+        time = f"{median(seconds):.2f}" if method.grid and seconds else "–"
+        rows.append([method.label, str(_n_points(method)), grid, _edges(met), time])
     caption = (
         "At the edge: share of the cells in which the best cross-validation score was only to be had at an end of an "
         "axis of five values or more, so that a wider grid might have found a better one; in brackets, which axes. "
         "Seconds: of processor time for a search, median."
     )
     header = ["method", "points", "grid", "at the edge", "seconds"]
-    notes = [f"{method.label}: {method.note}" for method in first.experiment.methods if method.note]
-    return section("Equal budgets", Block("table", (header, rows), caption), Block("list", notes))
+    notes = [f"{method.label}: {method.note}" for method in methods if method.note]
+    table = Block("table", (header, rows), caption)
+    return section("Equal budgets", Block("text", _narrow(shares)), table, Block("list", notes))
 
 
-def _edges(method, done):
+def _at_an_end(method, done):
+    """For each cell, which of the long axes had its best value at an end and nowhere else."""
     long_axes = {axis.parameter for axis in method.grid if len(axis.values) >= 5}
-    met = [long_axes & set(result.detail.get("edge", ())) for result in done]
-    if not met or not long_axes:
+    return [long_axes & set(result.detail["edge"]) for result in done if long_axes and "edge" in result.detail]
+
+
+def _edges(met):
+    if not met:
         return "–"
     counts = Counter(name for names in met for name in names)
     which = ", ".join(f"{name} {count / len(met):.0%}" for name, count in counts.most_common())
-    return f"{np.mean([bool(names) for names in met]):.0%}" + (f" ({which})" if which else "")
+    return f"{_share(met):.0%}" + (f" ({which})" if which else "")
+
+
+def _share(met):
+    return float(np.mean([bool(names) for names in met])) if met else 0.0
+
+
+def _narrow(shares):
+    """A sentence on the methods whose grid may be too narrow."""
+    labels = [label for label, share in shares.items() if share > _MOST_AT_THE_EDGE]
+    if not labels:
+        return f"No method is at the edge in more than {_MOST_AT_THE_EDGE:.0%} of its cells."
+    return (
+        f"At the edge in more than {_MOST_AT_THE_EDGE:.0%} of the cells, so that wider grids could change their "
+        f"numbers: {', '.join(labels)}. Methods with the RBF kernel have the same widths to choose from, so none has "
+        "the advantage."
+    )
 
 
 def _axis_text(axis):
