@@ -323,7 +323,8 @@ def _check_scores(fit, problem, found):
     else:
         size = np.abs(problem.gram()) @ np.column_stack([np.abs(point.coef) for point in found])
     size = size.astype(float) + np.abs([float(point.intercept) for point in found])
-    wrong = np.abs(kept - ours) > 1e-9 * size + 1e-300
+    unknown = np.column_stack([oracles.score_errors(problem, point, EPSILON) for point in found]).astype(float)
+    wrong = np.abs(kept - ours) > 1e-9 * size + unknown + 1e-300
     if wrong.any():
         worst = np.unravel_index(np.argmax(np.abs(kept - ours) / (size + 1e-300)), kept.shape)
         fit.fail("prediction", f"decision value {kept[worst]:.17g}, by the coefficients {ours[worst]:.17g}")
@@ -369,7 +370,7 @@ def _check_objectives(fit, name, problem, found, pools):
             clipped = any("negative eigenvalues" in str(caught.message) for caught in fit.warnings)
             if clipped and name == "KOMDClassifier":  # its coefficients are those of the positive part
                 continue
-            slack = VALUE_ROUNDING * value.scale + CANCELLATION * value.cancelled
+            slack = VALUE_ROUNDING * value.scale + CANCELLATION * value.cancelled + value.unknown
             if name in ROUNDED and not joint:
                 slack += _score_rounding(name, problem, found[k], problem.signs()[k], value)
             if name in CERTIFIED:
@@ -394,10 +395,11 @@ def _score_rounding(name, problem, point, signs, value, share=CANCELLATION):
     """
     linear = problem.kernel == "linear"
     reach = np.abs(problem.rows if linear else problem.gram()) @ np.abs(point.coef)
-    step = share * (reach + abs(point.intercept)) * signs
+    off = oracles.score_errors(problem, point, share / 64)
+    step = (share * (reach + abs(point.intercept)) + off) * signs
     ahead, behind = (point._replace(scores=point.scores + side * step) for side in (1, -1))
     moved = [abs(OBJECTIVES[name](problem, near, signs).value - value.value) for near in (ahead, behind)]
-    length = 0 if linear else share * (np.abs(point.coef) @ reach)
+    length = 0 if linear else np.abs(point.coef) @ (share * reach + off)
     return float(sum(moved) + length)
 
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 LONG = np.longdouble
+INNER = ("poly", "sigmoid")  # kernels of inner products, which may cancel
 
 
 class Value(NamedTuple):
@@ -18,6 +19,7 @@ class Value(NamedTuple):
     value: float
     scale: float
     cancelled: float = 0.0  # what cancels within a term: float64 cannot tell differences below eps times this
+    unknown: float = 0.0  # how far kernel values that rounding has left few digits of can take it in float64
 
 
 class Problem:
@@ -37,7 +39,7 @@ class Problem:
         self.sample_weights = weights[self.kept].astype(LONG)
         self.weights = self.sample_weights * price[self.kept]
         self.classes = np.unique(self.y)
-        self._gram = None
+        self._gram = self._gamma = None
 
     def signs(self):
         """Return the labels -1 and +1 of the two-class problems."""
@@ -47,8 +49,20 @@ class Problem:
     def gram(self, gamma=None):
         """Return the kernel values, without a constant feature."""
         if self._gram is None:
-            self._gram = _kernel_values(self.rows, self.parameters, gamma)
+            self._gram, self._gamma = _kernel_values(self.rows, self.parameters, gamma), gamma
         return self._gram
+
+    def gram_error(self, eps):
+        """Return how far values of an ``INNER`` kernel can be from the exact ones by rounding to a relative ``eps``.
+
+        An inner product of d terms is off by at most d eps times the sum of their absolute values, in whatever order it
+        is added up. Beside rows that are long and orthogonal that may be more than all a "sigmoid" or "poly" has.
+        """
+        size = np.abs(self.rows)
+        gamma, offset = LONG(self._gamma), LONG(self.parameters["coef0"])
+        error = (size.shape[1] + 2) * LONG(eps) * (gamma * (size @ size.T) + abs(offset))
+        inner = gamma * (self.rows @ self.rows.T) + offset
+        return np.maximum(*(abs(_of_inner(inner + e, self.parameters) - self._gram) for e in (error, -error)))
 
     def gamma(self):
         """Return the number gamma stands for."""
@@ -85,8 +99,11 @@ def _kernel_values(rows, parameters, gamma):
     inner = rows @ rows.T
     if name == "linear":
         return inner
-    inner = LONG(gamma) * inner + LONG(parameters["coef0"])
-    return inner ** parameters["degree"] if name == "poly" else np.tanh(inner)
+    return _of_inner(LONG(gamma) * inner + LONG(parameters["coef0"]), parameters)
+
+
+def _of_inner(inner, parameters):
+    return inner ** parameters["degree"] if parameters["kernel"] == "poly" else np.tanh(inner)
 
 
 class Point(NamedTuple):
@@ -188,13 +205,26 @@ def komd(problem, point, signs):
 
 
 def msvmav(problem, point, signs):
-    """SV / θ²."""
+    """SV / θ².
+
+    Where scores are off by e on average, and each one by e_i, the root of SV, a norm, is off by that of e + e_i.
+    """
     share = problem.weights / problem.weights.sum()
     z = signs * point.scores
     mean = share @ z
     if abs(mean) <= 1e-9 * (share @ np.abs(z)):  # then it is rounding that is divided by
         return None
-    return Value(share @ np.maximum(0, mean - z) ** 2 / mean**2, (share @ z**2) / mean**2)
+    below = share @ np.maximum(0, mean - z) ** 2
+    value = below / mean**2
+    off = score_errors(problem, point, np.finfo(float).eps)
+    left, moved = abs(mean) - share @ off, np.sqrt(share @ (share @ off + off) ** 2)
+    unknown = (np.sqrt(below) + moved) ** 2 / left**2 - value if left > 0 else np.inf
+    return Value(value, (share @ z**2) / mean**2, unknown=unknown)
+
+
+def score_errors(problem, point, eps):
+    """Return how far scores can be off by what rounding to a relative ``eps`` does to the kernel's inner products."""
+    return problem.gram_error(eps) @ np.abs(point.coef) if problem.kernel in INNER else np.zeros(len(point.scores))
 
 
 def mdo(problem, point, signs):

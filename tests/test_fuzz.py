@@ -163,6 +163,17 @@ def test_some_fits_of_all_kinds_have_nothing_wrong():
     assert not [(record["case"], record["variant"], record["failures"]) for record in records if record["failures"]]
 
 
+def test_oracle_knows_which_kernel_values_rounding_has_left_digits_of():
+    rows, parameters = np.array([[3.0, 1.0], [-1.0, 3.0]]), {"kernel": "sigmoid", "coef0": -1.0}
+    ordinary, huge = (Problem(scale * rows, np.arange(2), None, parameters) for scale in (0.1, 1e10 / 3.0))
+    for problem in (ordinary, huge):
+        problem.gram(gamma=1.0)
+    eps = np.finfo(float).eps
+    assert ordinary.gram_error(eps).max() < 1e-14
+    assert huge.gram_error(eps)[0, 1] > 0.2  # the rows are orthogonal
+    assert huge.gram_error(eps)[0, 0] == 0.0
+
+
 ONCE_WRONG = [
     "1:53",  # huge kernel values: a bound that rounding had spoilt was borrowed for another solution
     "8:9:LDMClassifier",  # a hard margin in a polynomial kernel
@@ -170,6 +181,7 @@ ONCE_WRONG = [
     "6:0",  # LS-SVM with an offset column: refinement diverged, and was kept
     "1015:2663",  # FMM with a clipped kernel: the length of the weights was known to five digits only
     "1015:974",  # coefficients of rows that cancel to eight digits: the oracle's own rounding, not the certificate's
+    "1015:2655",  # a sigmoid of long, orthogonal rows: rounding of their inner products is all there is
 ]
 ONCE_SLOW = [
     "6:64",  # bad column scales: augmented Lagrangian for 6 s where interior points take 10 ms
