@@ -442,7 +442,7 @@ def _narrow(shares):
         return f"No method is at the edge in more than {_MOST_AT_THE_EDGE:.0%} of its cells."
     return (
         f"At the edge in more than {_MOST_AT_THE_EDGE:.0%} of the cells, so that wider grids could change their "
-        f"numbers: {', '.join(labels)}. Methods with the RBF kernel have the same widths to choose from, so none has "
+        f"numbers: {'; '.join(labels)}. Methods with the RBF kernel have the same widths to choose from, so none has "
         "the advantage."
     )
 
@@ -510,15 +510,15 @@ def _missing_blocks(chosen, found):
         if done == wanted:
             continue
         n_splits = Counter(result.cell[1:3] for result in one.done) if one else Counter()
+        counts = sorted(set(n_splits.values()))
         reach = (
-            f"{min(n_splits.values())} to {max(n_splits.values())} of {experiment.splits.number} splits where there "
-            "are any"
-            if n_splits
+            f"{'–'.join(map(str, (counts[0], counts[-1])[: len(counts)]))} of {experiment.splits.number} splits"
+            if counts
             else "nothing yet"
         )
         items.append(f"{experiment.title}: {done:,} of {wanted:,} cells, {reach}.")
         failed = Counter(result.error for result in one.results if result.status != "done") if one else {}
-        items += [f"{experiment.title}: {count} cells: {reason}" for reason, count in sorted(failed.items())]
+        items += [f"{experiment.title}: {reason} ({count} cells)" for reason, count in sorted(failed.items())]
     about = (
         "The order of the work is split by split over everything, so what is here is a fair table with fewer splits; "
         "the same command goes on with the rest."
