@@ -354,3 +354,29 @@ def test_a_projected_pull_proves_no_more_than_is_true(rank, rng, monkeypatch):
         pull = objective.dual_coef(beta, margins, weights) - beta
         rest = gram.whole().values - factor.features @ factor.features.T
         assert (signs * pull) @ rest @ (signs * pull) <= distance_bound(factor, pull)
+
+
+def test_no_block_is_solved_beyond_the_rounding_of_its_slopes(rng):
+    rows = 1e6 * rng.standard_normal((40, 2))
+    H, beta, upper = rows @ rows.T, np.full(40, 0.5), np.ones(40)
+    rounding = np.finfo(float).eps * H.diagonal().max()
+    before = beta.copy()
+    block_descent._solve_block(H, rounding * rng.choice([-1.0, 1.0], 40), beta, upper, goal=1e-12)
+    assert np.array_equal(beta, before)
+    block_descent._solve_block(H, 1e3 * rounding * rng.choice([-1.0, 1.0], 40), beta, upper, goal=1e-12)
+    assert not np.array_equal(beta, before)
+
+
+def test_certificates_that_say_the_same_again_are_the_last(rng, monkeypatch):
+    asked = []
+
+    def no_better(*args):
+        asked.append(args)
+        found, margins = certify_multipliers(*args)
+        return found._replace(gap=0.5), margins
+
+    monkeypatch.setattr(block_descent, "certify_multipliers", no_better)
+    rows = rng.standard_normal((20, 3))
+    problem = Problem(LDM(1.0, 0.5, 0.5), FullGram(rows @ rows.T), np.sign(rows[:, 0]), np.ones(20))
+    found = block_descent.solve(problem, Options(1e-6))
+    assert str(found.status) == "stalled" and len(asked) < 10

@@ -86,7 +86,9 @@ _LANES = 64  # numbers among which the largest is sought at a time
 _VECTORISED = {"contract", "reassoc", "nnan", "nsz"}
 _ROUNDS = 3
 _SLACKEN = 0.1  # solve a block until its violation is this share of what it was
+_SLOPE_ERROR = 2.0**-51  # rounding of slopes, relative to what is added up; certificates allow for 16 times that
 _ATTEMPTS = 50  # certificates; one or two as a rule
+_IN_VAIN = 6  # certificates that are no better than one before, after which rounding is all that is left
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
@@ -166,6 +168,7 @@ def solve(problem, options, start=None):
     gram = problem.gram
     point = _Point(beta, _model_margins(problem, curvature, beta), _Path(gram, beta))
     n_iter, best, goal, fallback = 0, None, 0.5 * tol, _factor_affordable(gram)
+    least, in_vain = np.inf, 0  # gap, and certificates since it was so
     for _ in range(_ATTEMPTS):
         before = n_iter
         n_iter, ended = _descend(problem, curvature, point, goal, n_iter, max_iter, rng, options.report)
@@ -180,7 +183,9 @@ def solve(problem, options, start=None):
         best = better(best, now)
         if np.isinf(best.objective) and inseparable_rows(gram, signs, point.beta):
             ended = Status.INFEASIBLE
-        if ended or best.gap <= tol:
+        in_vain = in_vain + 1 if best.gap >= 0.9 * least and np.isfinite(least) else 0
+        least = min(least, best.gap)
+        if ended or best.gap <= tol or in_vain == _IN_VAIN:
             break
         point = _Point(point.beta, _correct(problem, curvature, point.z, exact_z), _Path(gram, point.beta))
         goal = 0.1 * max(min(best.gap, 1.0), tol) if n_iter > before else 0.1 * goal
@@ -556,10 +561,14 @@ def _choose(violation, beta, upper, rng):
 
 
 def _solve_block(H, slope, beta, upper, goal):
-    """Minimise over a block until no violation exceeds the goal; change ``beta`` and ``slope``."""
+    """Minimise over a block until no violation exceeds the goal; change ``beta`` and ``slope``.
+
+    No goal is below the rounding of slopes, where steps would go round in a circle.
+    """
     largest = H.diagonal().max()
     curvature = np.maximum(H.diagonal(), 1e-12 * (largest if largest > 0.0 else 1.0))  # empty rows have none
     for _ in range(_ROUNDS):
+        goal = max(goal, _SLOPE_ERROR * np.sqrt(curvature.max()) * (np.sqrt(curvature) @ beta))
         worst = _step_through(H, curvature, slope, beta, upper, goal, _STEPS * len(beta))
         if worst <= goal:
             return
