@@ -1,5 +1,7 @@
 """What solvers of hinge-type objectives have in common as rounds over partitions: margins, multipliers, certificate."""
 
+from abc import ABC, abstractmethod
+
 import numpy as np
 
 from margindist.solvers._solution import Solution, Status, inseparable, relative
@@ -7,7 +9,7 @@ from margindist.spaces.partitions import Round
 from margindist.spaces.rows import add_rows, n_columns, scores, squares
 
 
-class CertifiedPart:
+class CertifiedPart(ABC):
     """A part that can say what its rows add to a certificate; the solver's own part says which multipliers they have.
 
     Parameters
@@ -34,9 +36,9 @@ class CertifiedPart:
         z *= self._given
         return z
 
+    @abstractmethod
     def _multipliers(self):
         """Return the multipliers of all rows."""
-        raise NotImplementedError
 
     def margins(self, rows, w, about):
         """Return what a hard margin's certificate must know first: the least margin, and the multipliers' sums."""
