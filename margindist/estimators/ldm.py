@@ -101,9 +101,8 @@ class LDMClassifier(MarginClassifier):
 
     lambda_scale : {"absolute", "relative"}, default="absolute"
         "absolute": the lambdas of the equation, as in the paper. "relative": they are given in units of ``C`` times the
-        number of samples (the sum of their weights), which makes the loss :math:`C m` times the mean hinge loss
-        :math:`+\, 2 \lambda_1 \mathrm{Var}(z) - \lambda_2 \bar z`: one value then means the same for any ``C`` and any
-        amount of data, and matters from about 0.1 on. Needs a finite ``C``.
+        number of samples (the sum of their weights), so that hinge loss and margin terms are means alike: one value
+        then means the same for any ``C`` and any amount of data, and matters from about 0.1 on. Needs a finite ``C``.
 
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
