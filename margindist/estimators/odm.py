@@ -371,7 +371,7 @@ class ODMClassifierCV(GridSearchClassifier):
     >>> X, y = load_breast_cancer(return_X_y=True)
     >>> search = ODMClassifierCV(mus=[0.4], thetas=[0.2]).fit(minmax_scale(X), y)
     >>> len(search.cv_results_["params"]), search.best_score_ > 0.95
-    (11, True)
+    (7, True)
     """
 
     _classifier = ODMClassifier
