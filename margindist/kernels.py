@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+
+from margindist.compilation import njit
 
 __all__ = ["KERNELS", "Kernel", "Pairs", "gamma_per_feature", "named_gamma", "resolve_gamma", "scale_gamma"]
 
@@ -311,17 +310,11 @@ _TO_WHOLE = 1.5 * 2.0**52  # a number of moderate size that was added to it has 
 _LEAST_EXPONENT = -708.0  # below it the exponential has fewer digits than others, and is nothing beside any
 
 
-@intrinsic
-def _shifted(context, factor, carrier):  # pragma: no cover
+@njit(cache=True, nogil=True)
+def _shifted(factor, carrier):
     """Return factor * 2^k, given k + ``_TO_WHOLE``, by adding the whole number k to the exponent's bits."""
-
-    def generate(_, builder, signature, arguments):
-        bits = ir.IntType(64)
-        value, whole = (builder.bitcast(argument, bits) for argument in arguments)
-        moved = builder.add(value, builder.shl(whole, bits(52)))
-        return builder.bitcast(moved, ir.DoubleType())
-
-    return types.float64(types.float64, types.float64), generate
+    bits = np.float64(factor).view(np.int64) + (np.float64(carrier).view(np.int64) << np.int64(52))
+    return np.int64(bits).view(np.float64)
 
 
 @njit(cache=True, nogil=True, fastmath={"contract"})

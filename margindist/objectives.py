@@ -31,8 +31,8 @@ import functools
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.extending import overload
+
+from margindist.compilation import njit, overload
 
 __all__ = [
     "LDM",

@@ -274,6 +274,7 @@ def test_help_teaches_and_is_quick():
 
 def test_compilation_is_announced_and_done_ahead(folder, capsys, monkeypatch):
     from margindist.cli import app, warm
+    from margindist.compilation import Compiled
     from margindist.methods import BY_KEY
 
     class Kept:
@@ -281,8 +282,11 @@ def test_compilation_is_announced_and_done_ahead(folder, capsys, monkeypatch):
             class _cache_file:
                 _index_path = str(folder / "nothing.nbi")
 
+    function = Compiled(len, {})
+    function.dispatcher = Kept()
+
     solver = sys.modules.setdefault("margindist.solvers.made_up", type(sys)("made_up"))
-    solver.function, solver.other, solver.number = Kept(), object(), 5
+    solver.function, solver.other, solver.number = function, object(), 5
     try:
         assert app.missing_on_disk(["mamc", "nobody"]) >= 1
         app.announce_compilation(["mamc"])

@@ -15,7 +15,7 @@ from margindist import LDMClassifier, LDMClassifierCV, ODMClassifier
 
 ROOT = Path(__file__).parent.parent
 MOST_FILES = 12
-IN_PASSING = ("margindist/dask.py", "margindist/spaces/partitions.py")  # as the section says
+IN_PASSING = ("margindist/dask.py", "margindist/spaces/partitions.py", "margindist/compilation.py")  # as it says there
 
 # Prints every file of the package in which a function ran, imports apart, until the first estimator is fitted.
 TRACED = """
@@ -74,7 +74,8 @@ def test_a_comparison_goes_through_the_files_of_its_walk(tmp_path, method):
     )  # fmt: skip
     walk = files_of("`margindist compare flowers.csv`")
     assert len(set(walk)) == len(walk) <= MOST_FILES
-    assert sorted(Path(file).relative_to(ROOT).as_posix() for file in done.stdout.split()) == sorted(walk), done.stderr
+    entered = {Path(file).relative_to(ROOT).as_posix() for file in done.stdout.split()}
+    assert sorted(entered.difference(IN_PASSING)) == sorted(walk), done.stderr
 
 
 def files_entered(estimator, X, y):

@@ -232,6 +232,7 @@ def announce_compilation(keys):
 
 def missing_on_disk(keys):
     """Return how many compiled functions of the solvers behind these methods have no file yet; 0 if it is unknown."""
+    from margindist.compilation import Compiled, lacks_file
     from margindist.methods import BY_KEY
 
     for key in keys:
@@ -239,13 +240,7 @@ def missing_on_disk(keys):
             BY_KEY[key].classifier.load()
     solvers = [module for name, module in sys.modules.items() if name.startswith("margindist.solvers.")]
     functions = {id(value): value for module in solvers for value in vars(module).values()}
-    return sum(map(_lacks_file, functions.values()))
-
-
-def _lacks_file(value):
-    """Tell whether a value is a function that Numba keeps on disk, and has not compiled yet."""
-    file = getattr(getattr(getattr(value, "_cache", None), "_cache_file", None), "_index_path", None)
-    return isinstance(file, str) and not os.path.exists(file)
+    return sum(isinstance(value, Compiled) and lacks_file(value.dispatcher) for value in functions.values())
 
 
 def check_outputs(outputs, inputs=()):

@@ -29,6 +29,7 @@ def warm_up():
     """
     from margindist.datasets import read_file
     from margindist.methods import METHODS, search
+    from margindist.spaces.rows import all_compiled
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.csv")
@@ -38,7 +39,7 @@ def warm_up():
         click.echo(f"{number} of {len(METHODS)}: {method.label}", err=True)
         for X, y in _examples():
             grid = {name: values[:1] for name, values in method.grid(_shape(X, y), True).items()}
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), all_compiled():
                 warnings.simplefilter("ignore")
                 estimator = method.estimator(0)
                 chosen = search(estimator, grid, folds=2, seed=0) if grid else estimator

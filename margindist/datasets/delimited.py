@@ -10,8 +10,8 @@ stand, and only text is looked at again.
 from itertools import pairwise
 
 import numpy as np
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.datasets.dataset import (
     MISSING,
     MISSING_NUMBERS,

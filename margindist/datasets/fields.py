@@ -16,8 +16,8 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.datasets.dataset import MISSING_NUMBERS, DataError
 
 BLANKS = 256  # instead of a delimiter: any number of blanks separates fields

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.datasets.dataset import DataError
 from margindist.datasets.fields import BOM, NO_NUMBER, UNSURE, read_number
 

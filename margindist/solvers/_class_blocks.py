@@ -6,8 +6,8 @@ The mathematics is in :mod:`margindist.solvers.multiclass`.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.solvers._solution import gained
 from margindist.spaces.rows import all_scores
 

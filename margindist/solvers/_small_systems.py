@@ -1,7 +1,8 @@
 """Dense systems solved within compiled code, where a call of LAPACK from Python would cost more than the system."""
 
 import numpy as np
-from numba import njit
+
+from margindist.compilation import njit
 
 
 @njit(cache=True, nogil=True)

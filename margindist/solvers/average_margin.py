@@ -19,7 +19,8 @@ one class; then the missing neighbour is imagined one whole range of scores away
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+
+from margindist.compilation import njit
 
 __all__ = ["SLOPES", "Bias", "Search", "best_bias", "find_bias", "search_slope"]
 

@@ -48,11 +48,11 @@ adds ½ (t − 1)² α'Gα.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dpstrf
 
+from margindist.compilation import njit
 from margindist.solvers import interior_point
 from margindist.solvers._kernel_certificate import (
     certify_multipliers,

@@ -7,8 +7,8 @@ stay where they are.
 """
 
 import numpy as np
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.solvers._small_systems import factor_of_part, solve_factored
 
 __all__ = ["coordinate_pass", "factor_of_face", "newton_on_face"]

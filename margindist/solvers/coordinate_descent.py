@@ -19,8 +19,8 @@ one by one. Coordinate descent is quick to a rough solution and slow to a fine o
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.objectives import compiled_for, coordinate_step
 from margindist.solvers._solution import Status, better, certify, conclude, require
 from margindist.spaces.rows import (

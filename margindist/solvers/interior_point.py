@@ -45,15 +45,16 @@ the very values that two equal rows take.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 
+from margindist.compilation import njit, overload
 from margindist.solvers._hinge_rounds import CertifiedPart, certified
 from margindist.solvers._solution import Status, certify, conclude, require
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     BLAS,
     add_rows,
+    are_few,
     as_rows,
     dense_matrix,
     gram,
@@ -641,13 +642,86 @@ def _centre(z, upper, mu):
     return _Point(z, beta, mu / beta, mu / (upper - beta))
 
 
-@njit(cache=True, nogil=True, error_model="numpy")  # a multiplier that rounding has put on its bound has no curvature
+# ---------------------------------------------------------------------- sweeps over the working set
+
+# A formula below is that of one row in compiled code and, as ``py_func``, that of all rows in NumPy. A multiplier that
+# rounding has put on its bound has no curvature, and divisions by zero have IEEE's results.
+_QUIET = {"all": "ignore"}
+
+
+def _either(condition, yes, no):
+    return np.where(condition, yes, no)
+
+
+@overload(_either)
+def _compiled_either(condition, yes, no):
+    return lambda condition, yes, no: yes if condition else no
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _curvature(beta, slack, xi, upper):
+    return np.fmax(_FLATTEST, 1.0 / (slack / beta + xi / (upper - beta)))
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _predicted(z, beta, slack, xi, upper, weight, t, dz, bends):
+    """Return the predictor's direction in (beta, s, xi), and the corrector's residuals without and per target.
+
+    A hard margin has no xi, and its multipliers no bound: what is priced is zero there.
+    """
+    e = upper - beta
+    dbeta = t * (1.0 - z - dz)
+    dslack = -slack - slack * dbeta / beta
+    dxi = -xi + xi * dbeta / e
+    rest_slack = -slack * beta - bends * dslack * dbeta
+    rest_xi = _either(xi > 0.0, -xi * e + bends * dxi * dbeta, 0.0)
+    aimed = weight / beta - _either(xi > 0.0, weight / e, 0.0)
+    rho = rest_slack / beta - rest_xi / e - (z - 1.0 + xi - slack)
+    return dbeta, dslack, dxi, rest_slack, rest_xi, aimed, rho
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _corrected(beta, slack, xi, upper, aim, dbeta, rest_slack, rest_xi):
+    """Return the corrected direction in (s, xi), for a target times the row's weight."""
+    dslack = (rest_slack + aim - slack * dbeta) / beta
+    dxi = _either(xi > 0.0, (rest_xi + aim + xi * dbeta) / (upper - beta), 0.0)
+    return dslack, dxi
+
+
+@njit(cache=True, nogil=True)
+def _room(value, change):
+    return -value / change if change < 0.0 else np.inf
+
+
+def _least_room(longest, *pairs):
+    """Return the longest step along which no value changes its sign; values are positive, or stay zero (0/0 is nan)."""
+    pace = max(np.fmax.reduce(-change / value, initial=1.0 / longest) for value, change in pairs)
+    return 1.0 / pace
+
+
 def _linearise(working, point, t, first, second):
     """Fill the rows' curvature t, what they add to the predictor's right side, and their multipliers, signed.
 
     Return the hinge loss and its excess over what the multipliers account for (a hard margin has no loss), the largest
     shortfall, and the sums of the products s beta, and of all.
     """
+    if not are_few(working.rows):
+        return _linearise_rows(working, point, t, first, second)
+    z, beta, slack, xi = point
+    short = 1.0 - z
+    with np.errstate(**_QUIET):
+        t[:] = _curvature.py_func(beta, slack, xi, working.upper)
+    first[:] = working.signs * t * short
+    second[:] = working.signs * beta
+    priced, bounded = xi > 0.0, np.isfinite(working.upper)
+    loss = working.upper[bounded] @ np.maximum(short, 0.0)[bounded]
+    slack_products = slack @ beta
+    others = xi[priced] @ (working.upper - beta)[priced]
+    return loss, loss - beta @ short, short.max(initial=0.0), slack_products, slack_products + others
+
+
+@njit(cache=True, nogil=True)
+def _linearise_rows(working, point, t, first, second):
     loss, total, worst, slack_products, others = 0.0, 0.0, 0.0, 0.0, 0.0
     for i in range(len(t)):
         beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
@@ -659,61 +733,82 @@ def _linearise(working, point, t, first, second):
         slack_products += slack * beta
         if xi > 0.0:
             others += xi * (upper - beta)
-        t[i] = max(_FLATTEST, 1.0 / (slack / beta + xi / (upper - beta)))
+        t[i] = _curvature(beta, slack, xi, upper)
         first[i] = working.signs[i] * t[i] * short
         second[i] = working.signs[i] * beta
     return loss, loss + total, worst, slack_products, slack_products + others
 
 
-@njit(cache=True, nogil=True)
 def _predict(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums):
     """Return the predictor's longest step and complementarity along it (c0 + c1 a + c2 a a), in one sweep with what
     the corrector's right side adds up from: ``sums[0]`` plus the target times ``sums[1]``, with ``bends`` times the
     second-order terms. The residuals of the products, without the target, are left in ``rest_slack`` and ``rest_xi``.
     """
+    if not are_few(working.rows):
+        return _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums)
+    _, beta, slack, xi = point
+    e = working.upper - beta
+    dz = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
+    with np.errstate(**_QUIET):
+        dbeta, dslack, dxi, rest_slack[:], rest_xi[:], aimed[:], rho[:] = _predicted.py_func(
+            *point, working.upper, working.weights, t, dz, bends
+        )
+        step = _least_room(1.0, (beta, dbeta), (slack, dslack), (xi, dxi), (e, -dbeta))
+    priced = xi > 0.0
+    xi, e, dxi, de = xi[priced], e[priced], dxi[priced], -dbeta[priced]
+    now = slack @ beta + xi @ e
+    slope = slack @ dbeta + beta @ dslack + e @ dxi + xi @ de
+    bend = dslack @ dbeta + dxi @ de
+    for total, right in zip(sums, (rho, aimed), strict=True):
+        add_rows(working.rows, working.which, working.signs * t * right, total)
+    return step, now, slope, bend
+
+
+@njit(cache=True, nogil=True)
+def _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums):
     step, now, slope, bend = 1.0, 0.0, 0.0, 0.0
     for i in range(len(t)):
-        beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
-        e = working.upper[i] - beta
-        sign, row = working.signs[i], working.which[i]
-        dbeta = t[i] * (1.0 - point.z[i] - sign * row_dot(working.rows, row, dw))
-        dslack = -slack - slack * dbeta / beta
-        dxi = -xi + xi * dbeta / e
+        z, beta, slack, xi, upper = point.z[i], point.beta[i], point.slack[i], point.xi[i], working.upper[i]
+        e, sign, row = upper - beta, working.signs[i], working.which[i]
+        dbeta, dslack, dxi, rest_slack[i], rest_xi[i], aimed[i], rho[i] = _predicted(
+            z, beta, slack, xi, upper, working.weights[i], t[i], sign * row_dot(working.rows, row, dw), bends
+        )
         step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(e, -dbeta))
         now += slack * beta
         slope += slack * dbeta + beta * dslack
         bend += dslack * dbeta
-        rest_slack[i] = -slack * beta - bends * dslack * dbeta
-        rest_xi[i] = 0.0
-        aimed[i] = working.weights[i] / beta
         if xi > 0.0:
             now += xi * e
             slope += e * dxi - xi * dbeta
             bend -= dxi * dbeta
-            rest_xi[i] = -xi * e + bends * dxi * dbeta
-            aimed[i] -= working.weights[i] / e
-        rho[i] = rest_slack[i] / beta - rest_xi[i] / e - (point.z[i] - 1.0 + xi - slack)
         row_add(working.rows, row, sign * t[i] * rho[i], sums[0])
         row_add(working.rows, row, sign * t[i] * aimed[i], sums[1])
     return step, now, slope, bend
 
 
-@njit(cache=True, nogil=True)
 def _direct(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta):
     """Turn the residuals into the corrected direction, in their place; return the longest step along it."""
+    if not are_few(working.rows):
+        return _direct_rows(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta)
+    _, beta, slack, xi = point
+    upper = working.upper
+    move_z[:] = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
+    move_beta[:] = t * (rho + target * aimed - move_z)
+    with np.errstate(**_QUIET):
+        rest_slack[:], rest_xi[:] = _corrected.py_func(
+            beta, slack, xi, upper, target * working.weights, move_beta, rest_slack, rest_xi
+        )
+        return _least_room(2.0, (beta, move_beta), (slack, rest_slack), (xi, rest_xi), (upper - beta, -move_beta))
+
+
+@njit(cache=True, nogil=True)
+def _direct_rows(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta):
     step = 2.0
     for i in range(len(t)):
-        beta, slack, xi = point.beta[i], point.slack[i], point.xi[i]
-        e, aim = working.upper[i] - beta, target * working.weights[i]
+        beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
         dz = working.signs[i] * row_dot(working.rows, working.which[i], dw)
         dbeta = t[i] * (rho[i] + target * aimed[i] - dz)
-        dslack = (rest_slack[i] + aim - slack * dbeta) / beta
-        dxi = (rest_xi[i] + aim + xi * dbeta) / e if xi > 0.0 else 0.0
+        dslack, dxi = _corrected(beta, slack, xi, upper, target * working.weights[i], dbeta, rest_slack[i], rest_xi[i])
         move_z[i], move_beta[i], rest_slack[i], rest_xi[i] = dz, dbeta, dslack, dxi
-        step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(e, -dbeta))
+        step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(upper - beta, -dbeta))
     return step
-
-
-@njit(cache=True, nogil=True, inline="always")
-def _room(value, change):
-    return -value / change if change < 0.0 else np.inf

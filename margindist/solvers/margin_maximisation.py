@@ -25,8 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.solvers._kernel_certificate import rounding
 from margindist.solvers._solution import Solution, Status, conclude
 from margindist.spaces.rows import add_rows, n_columns, scores, squares

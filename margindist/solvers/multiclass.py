@@ -45,8 +45,8 @@ that w never leaves the range of blocks that were stepped to.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.solvers._class_blocks import (
     Blocks,
     Losses,

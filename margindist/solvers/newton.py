@@ -23,9 +23,9 @@ Since a is the slope itself, the certificate (:mod:`margindist.objectives`) is P
 """
 
 import numpy as np
-from numba import njit
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from margindist.compilation import njit
 from margindist.objectives import compiled_for, of_some, row_slope
 from margindist.solvers._solution import Solution, Status, conclude, gained, require
 from margindist.solvers.conjugate_gradients import ConjugateGradients
@@ -34,6 +34,7 @@ from margindist.spaces.rows import (
     BLAS,
     add_gram,
     add_rows,
+    are_few,
     gram_diagonal,
     gram_operations,
     gram_product,
@@ -315,6 +316,7 @@ class SmoothPart:
         self._objective = objective
         self._shared = {} if shared is None else shared
         self._shape = _shape(rows, weights)
+        self._few = are_few(rows)
         self._margins = np.zeros(len(weights))
         self._move = np.zeros(len(weights))
         self._in_system = np.zeros(len(weights))  # curvatures that are in H
@@ -333,8 +335,14 @@ class SmoothPart:
         z, weights, objective = self._margins, self._weights, self._objective
         self._curvatures = np.empty(len(z))
         pressure = np.zeros(len(w))
-        sweep = compiled_for(objective, _sweep)
-        sweep(objective, rows, self._given, weights, total, w, z, self._curvatures, pressure)
+        if self._few:
+            self._score(rows, w, z)
+            self._curvatures[:] = of_some(objective.curvature, z, weights, total)
+            slopes = of_some(objective.slope, z, weights, total)
+            add_rows(rows, np.arange(len(z)), -self._given * slopes, pressure)
+        else:
+            sweep = compiled_for(objective, _sweep)
+            sweep(objective, rows, self._given, weights, total, w, z, self._curvatures, pressure)
         record = {
             "loss": of_some(objective.losses, z, weights, total).sum(),
             "pressure": pressure,
@@ -395,8 +403,13 @@ class SmoothPart:
 
     def slopes(self, rows, t, total):
         """Return first and second derivative of the loss along the direction."""
-        slope_along = compiled_for(self._objective, _slope_along)
-        slope, bend = slope_along(self._objective, self._weights, total, self._margins, self._move, t)
+        objective, weights, dz = self._objective, self._weights, self._move
+        if self._few:
+            z = self._margins + t * dz
+            slope = of_some(objective.slope, z, weights, total) @ dz
+            bend = of_some(objective.curvature, z, weights, total) @ dz**2
+        else:
+            slope, bend = compiled_for(objective, _slope_along)(objective, weights, total, self._margins, dz, t)
         return {"slope": slope, "bend": bend}
 
     def multipliers(self, rows, w, total):

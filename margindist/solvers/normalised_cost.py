@@ -15,8 +15,8 @@ accepted steps never increases, so the end is never worse than the start.
 """
 
 import numpy as np
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.objectives import row_cost
 from margindist.solvers._solution import Solution, Status
 from margindist.spaces.rows import add_rows, n_columns, n_rows, row_dot, squares

@@ -46,9 +46,8 @@ import time
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
-from numba.extending import overload
 
+from margindist.compilation import njit, overload
 from margindist.spaces.rows import n_columns, n_rows, row_dot, row_scatter, scores, squares
 
 _LIMIT = 1e14  # of ‖w‖²‖z‖²: a margin below 1e-7 of the rows' distances counts as none

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
-from numba.extending import overload
 
+from margindist.compilation import njit, overload
 from margindist.solvers.online import (
     ALMA,
     MICRA,

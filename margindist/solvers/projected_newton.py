@@ -26,9 +26,9 @@ is less even than going on from there, every problem is solved by one.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import eigh
 
+from margindist.compilation import njit
 from margindist.solvers import interior_point
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude
 from margindist.solvers.box_qp import coordinate_pass, factor_of_face, newton_on_face

@@ -29,10 +29,10 @@ The certificate at W with these multipliers is ½‖W − Σ x_i v_i'‖² plus 
 """
 
 import numpy as np
-from numba import njit
 from scipy.linalg import LinAlgError, cho_factor
 from scipy.linalg.lapack import dposv, dpotrs
 
+from margindist.compilation import njit
 from margindist.solvers._class_blocks import (
     at_zero,
     block_step,

@@ -30,9 +30,9 @@ SΦ(c/g).
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from scipy.linalg import cho_factor, cho_solve, eigh
 
+from margindist.compilation import njit
 from margindist.solvers._small_systems import factor_of_part, solve_factored
 from margindist.solvers._solution import Solution, Status
 from margindist.solvers.conjugate_gradients import conjugate_gradients
@@ -41,6 +41,7 @@ from margindist.spaces.rows import (
     SparseRows,
     add_gram,
     add_rows,
+    as_rows,
     n_columns,
     n_rows,
     n_stored,
@@ -85,7 +86,7 @@ def features_of(space, weights):
     spectrum, vectors = eigh(factor.features.T @ (weights[:, None] * factor.features))
     kept = spectrum > spectrum.max(initial=0.0) * len(spectrum) * np.finfo(float).eps
     features = np.ascontiguousarray(factor.features @ vectors[:, kept])
-    return Features(DenseRows(features, 0.0), weights, spectrum[kept])
+    return Features(as_rows(features), weights, spectrum[kept])
 
 
 def solve(problem, options, start=None):

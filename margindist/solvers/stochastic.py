@@ -15,8 +15,8 @@ w = v/D and w̄ = (u + F v)/A.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 
+from margindist.compilation import njit
 from margindist.solvers import coordinate_descent
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude, relative, require
 from margindist.spaces.rows import n_columns, n_rows, row_add, row_dot, scores, squares, take_rows

@@ -24,9 +24,9 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
 from scipy.linalg import eigh, eigh_tridiagonal, eigvalsh
 
+from margindist.compilation import njit
 from margindist.kernels import Kernel, Pairs
 from margindist.spaces.rows import as_matrix
 

@@ -5,20 +5,27 @@ different from zero stands for one more column with that value in every row, whi
 intercept is its weight, the last entry of the coefficient vector.
 
 Functions named ``row_*`` are chosen by the tuple's type inside compiled code; the others work on all rows.
+
+On few dense rows NumPy takes a few milliseconds more than compiled code, and a first fit does not wait for Numba, which
+takes most of a second to import and prepare (:func:`are_few`). Which of the two does it depends on the rows alone, so
+that the same rows have the same bits in every process.
 """
 
 import ctypes
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from numba import njit
-from numba.extending import get_cython_function_address, overload
+from scipy.linalg import cython_blas
 from scipy.linalg.blas import dsyrk
+
+from margindist.compilation import njit, overload
 
 _MANY = 24  # columns up to which scores are summed in registers, four at a time
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
 BLAS = 40.0  # how much faster an operation is inside a dense product or factorisation than on a stored value
+_FEW_VALUES = 1 << 15  # of dense rows: up to here NumPy needs a few milliseconds more at most
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
 
@@ -28,6 +35,7 @@ class DenseRows(NamedTuple):
 
     X: np.ndarray
     bias: float
+    few: bool  # whether NumPy sweeps over them; some of the rows, copied or not, are summed as all of them are
 
 
 class SparseRows(NamedTuple):
@@ -46,7 +54,7 @@ def as_rows(X, fit_intercept=False):
     if sp.issparse(X):
         unsigned = X.indices.view(f"u{X.indices.itemsize}")  # spares compiled code the check for negative indices
         return SparseRows(X.data, unsigned, X.indptr, X.shape[1], bias)
-    return DenseRows(X, bias)
+    return DenseRows(X, bias, X.size <= _FEW_VALUES)
 
 
 def take_rows(rows, which):
@@ -79,6 +87,22 @@ def n_columns(rows):
 def n_stored(rows):
     """Return the number of stored values: what one sweep over the rows costs."""
     return rows.X.size if isinstance(rows, DenseRows) else len(rows.data)
+
+
+def are_few(rows):
+    """Tell whether these rows are left to NumPy."""
+    return isinstance(rows, DenseRows) and rows.few
+
+
+@contextmanager
+def all_compiled():
+    """Leave no rows to NumPy meanwhile, however few they are: for compiling ahead, in a process of its own."""
+    global _FEW_VALUES
+    before, _FEW_VALUES = _FEW_VALUES, -1
+    try:
+        yield
+    finally:
+        _FEW_VALUES = before
 
 
 def stored_bytes(rows):
@@ -303,24 +327,61 @@ def _compiled_scatter(rows, i, values, columns):
     return _SCATTER[rows.instance_class]
 
 
-@njit(cache=True, nogil=True)
 def scores(rows, w, out):
     """Fill ``out`` with the inner products of all rows with ``w``."""
+    if are_few(rows):
+        out[:] = _few_scores(rows, w)
+    else:
+        _scores(rows, w, out)
+
+
+def some_scores(rows, which, w, out):
+    """Fill ``out`` with the inner products of the rows ``which`` with ``w``; return it."""
+    if not are_few(rows):
+        return _some_scores(rows, which, w, out)
+    out[:] = _few_scores(rows._replace(X=rows.X[which]), w)
+    return out
+
+
+def add_rows(rows, which, scales, out):
+    """Add the rows ``which``, each times its scale, to ``out``; return ``out``."""
+    if not are_few(rows):
+        return _add_rows(rows, which, scales, out)
+    out[: rows.X.shape[1]] += scales @ rows.X[which]
+    if rows.bias != 0.0:
+        out[-1] += rows.bias * scales.sum()
+    return out
+
+
+def squares(rows, out):
+    """Fill ``out`` with the squared length of every row."""
+    if are_few(rows):
+        X = rows.X.astype(np.float64, copy=False)
+        out[:] = np.einsum("ij,ij->i", X, X) + rows.bias**2
+    else:
+        _squares(rows, out)
+
+
+def _few_scores(rows, w):
+    z = rows.X @ w[: rows.X.shape[1]]
+    return z + rows.bias * w[-1] if rows.bias != 0.0 else z
+
+
+@njit(cache=True, nogil=True)
+def _scores(rows, w, out):
     for i in range(len(out)):
         out[i] = row_dot(rows, i, w)
 
 
 @njit(cache=True, nogil=True)
-def some_scores(rows, which, w, out):
-    """Fill ``out`` with the inner products of the rows ``which`` with ``w``; return it."""
+def _some_scores(rows, which, w, out):
     for k in range(len(which)):
         out[k] = row_dot(rows, which[k], w)
     return out
 
 
 @njit(cache=True, nogil=True)
-def add_rows(rows, which, scales, out):
-    """Add the rows ``which``, each times its scale, to ``out``; return ``out``."""
+def _add_rows(rows, which, scales, out):
     for k in range(len(which)):
         if scales[k] != 0.0:
             row_add(rows, which[k], scales[k], out)
@@ -328,8 +389,7 @@ def add_rows(rows, which, scales, out):
 
 
 @njit(cache=True, nogil=True)
-def squares(rows, out):
-    """Fill ``out`` with the squared length of every row."""
+def _squares(rows, out):
     for i in range(len(out)):
         out[i] = row_square(rows, i)
 
@@ -500,17 +560,21 @@ def _add_dense_gram(rows, which, weights, shift, sign, lower):
     scaled = np.empty((min(block, m), d))
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]
-        _scale_block(rows.X, rows.bias, which[start : start + block], weights[start : start + block], shift, part)
+        scale = _scale_few if are_few(rows) else _scale_block
+        scale(rows.X, rows.bias, which[start : start + block], weights[start : start + block], shift, part)
         _add_product(part, sign, lower)
     return lower
 
 
 def _find_syrk():
     """Return BLAS ``dsyrk`` as a function that lets other threads run meanwhile, which SciPy's does not; or None."""
-    try:
-        address = get_cython_function_address("scipy.linalg.cython_blas", "dsyrk")
-    except (ImportError, ValueError):
+    capsule = getattr(cython_blas, "__pyx_capi__", {}).get("dsyrk")
+    if capsule is None:
         return None
+    name_of, pointer_of = ctypes.pythonapi.PyCapsule_GetName, ctypes.pythonapi.PyCapsule_GetPointer
+    name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    pointer_of.restype, pointer_of.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+    address = pointer_of(capsule, name_of(capsule))
     return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 10)(address)
 
 
@@ -551,9 +615,17 @@ def weighted_system(rows, which, weights, first, second):
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]
         stop = start + block
-        _scale_system(rows, which[start:stop], weights[start:stop], first[start:stop], second[start:stop], part)
+        scale = _scale_system_of_few if are_few(rows) else _scale_system
+        scale(rows, which[start:stop], weights[start:stop], first[start:stop], second[start:stop], part)
         _add_product(part, 1.0, wide)
     return np.ascontiguousarray(wide[:d, :d]), wide[d, :d].copy(), wide[d + 1, :d].copy()
+
+
+def _scale_system_of_few(rows, which, weights, first, second, out):
+    _scale_few(rows.X, rows.bias, which, weights, None, out[:, :-2])
+    root = np.sqrt(weights)
+    np.divide(first, root, out=out[:, -2])
+    np.divide(second, root, out=out[:, -1])
 
 
 @njit(cache=True, nogil=True)
@@ -574,6 +646,17 @@ def _sparse_system(rows, which, weights, first, second, lower, sums):
     for k in range(len(which)):
         row_add(rows, which[k], first[k], sums[0])
         row_add(rows, which[k], second[k], sums[1])
+
+
+def _scale_few(X, bias, which, weights, shift, out):
+    root = np.sqrt(weights)
+    wide = out[:, : X.shape[1]]
+    wide[:] = X[which]
+    if shift is not None:
+        wide -= shift
+    wide *= root[:, None]
+    if bias != 0.0:
+        np.multiply(root, bias, out=out[:, -1])
 
 
 @njit(cache=True, nogil=True)

@@ -1,0 +1,135 @@
+"""Compiled code on demand: what a process imports, and that NumPy and compiled code do the same."""
+
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from margindist import compilation
+from margindist.compilation import Compiled, njit
+from margindist.objectives import LDM, ODM
+from margindist.solvers import interior_point, newton
+from margindist.solvers._solution import Options, Problem
+from margindist.spaces.rows import (
+    add_rows,
+    all_compiled,
+    are_few,
+    as_rows,
+    gram,
+    scatter,
+    scores,
+    some_scores,
+    squares,
+    weighted_system,
+)
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize("classifier", ["LDMClassifier", "ODMClassifier"])
+def test_a_first_fit_of_few_dense_rows_does_not_wait_for_numba(classifier):
+    program = (
+        "import sys\n"
+        "from sklearn.datasets import load_breast_cancer\n"
+        "from sklearn.preprocessing import scale\n"
+        f"from margindist import {classifier}\n"
+        "X, y = load_breast_cancer(return_X_y=True)\n"
+        f"assert {classifier}().fit(scale(X), y).score(scale(X), y) > 0.95\n"
+        "assert 'numba' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_compiling_ahead_leaves_nothing_to_numpy(rng):
+    X = rng.normal(size=(2, 2))
+    with all_compiled():
+        assert not are_few(as_rows(X))
+    assert are_few(as_rows(X))
+
+
+def few_and_many(function, rows):
+    """What a function of rows returns when NumPy handles them, and when compiled code does."""
+    return [function(rows._replace(few=few)) for few in (True, False)]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+def test_numpy_and_compiled_code_sum_the_same(rng, fit_intercept, dtype):
+    rows = as_rows(rng.normal(size=(40, 3)).astype(dtype), fit_intercept)
+    w, d = rng.normal(size=3 + fit_intercept), 3 + fit_intercept
+    which, scales = np.array([5, 3, 5, 20]), np.array([1.0, 0.0, 2.0, -1.0])
+    everything, weights, first = np.arange(40), rng.random(40) + 0.1, rng.normal(size=40)
+
+    def sums(rows):
+        scores(rows, w, z := np.empty(40))
+        squares(rows, lengths := np.empty(40))
+        system = weighted_system(rows, everything, weights, first, -first)
+        mean = weights @ rows.X / weights.sum()
+        return [
+            z,
+            lengths,
+            some_scores(rows, which, w, np.empty(4)),
+            add_rows(rows, which, scales, np.ones(d)),
+            np.tril(gram(rows, which, np.abs(scales))),
+            np.tril(scatter(rows, everything, weights, mean)),
+            np.tril(system[0]),
+            *system[1:],
+        ]
+
+    for few, many in zip(*few_and_many(sums, rows), strict=True):
+        assert few.shape == many.shape
+        np.testing.assert_allclose(few, many, rtol=1e-6 if dtype == np.float32 else 1e-12, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("solver", "objective"),
+    [
+        (interior_point, LDM(1.0, 2.0, 3.0)),
+        (interior_point, LDM(np.inf, 0.5, 0.5)),
+        (newton, ODM(100.0, 0.3, 0.1)),
+    ],
+)
+def test_numpy_and_compiled_code_take_the_same_steps(rng, solver, objective):
+    X = rng.normal(size=(80, 4))
+    signs = np.where(X @ np.ones(4) > 0.0, 1.0, -1.0)
+    weights = rng.integers(1, 3, 80).astype(float)
+    few, many = few_and_many(
+        lambda rows: solver.solve(Problem(objective, rows, signs, weights), Options(1e-10)), as_rows(X)
+    )
+    assert few.status == many.status
+    assert few.n_iter == many.n_iter
+    np.testing.assert_allclose(few.coef, many.coef, rtol=1e-6)
+    np.testing.assert_allclose(few.objective, many.objective, rtol=1e-9)
+
+
+def test_a_compiled_function_is_pickled_by_its_name():
+    assert isinstance(interior_point._room, Compiled)
+    assert pickle.loads(pickle.dumps(interior_point._room)) is interior_point._room
+
+
+def test_threads_share_one_compiled_function():
+    function = njit(nogil=True)(lambda x: x + 1)
+    seen = []
+    threads = [threading.Thread(target=lambda: seen.append(function.dispatcher)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 8 and len(set(map(id, seen))) == 1
+
+
+def test_who_waits_at_a_prompt_is_told_once_what_for(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    monkeypatch.setattr(compilation, "lacks_file", lambda dispatcher: True)
+    compilation._announce.cache_clear()
+    for shift in (1, 2):
+        assert njit()(lambda x, shift=shift: x + shift).dispatcher is not None
+    assert capsys.readouterr().err.count("compiling, once") == 1
