@@ -51,28 +51,34 @@ def records_of(seed, index, only=None, limit=60.0):
 
 
 def _size(record):
-    """Return what fits must share to be compared by time: estimator, kind of kernel, magnitude of the work."""
-    n, d, k = record["shape"]
+    """Return what fits must share to be compared by time: estimator, kind of kernel, magnitude of a problem."""
+    n, d, _ = record["shape"]
     linear = record["kernel"] == "linear"
     work = n * d if linear else n * n
-    problems = 1 if k == 2 else k
-    return record["estimator"], linear, int(np.log2(work * problems)) // 2
+    return record["estimator"], linear, int(np.log2(work)) // 2
+
+
+def _problems(record):
+    """Return how many two-class problems a fit consists of, or is as large as: its time is counted per problem."""
+    k = record["shape"][2]
+    return 1 if k == 2 else k
 
 
 def note_slow(records, limit=60.0):
     """Note fits that are slow for their size, if they are so again when run alone and warm."""
     sizes = collections.defaultdict(list)
     for record in records:
-        sizes[_size(record)].append(record["seconds"])
+        sizes[_size(record)].append(record["seconds"] / _problems(record))
     for record in records:
         times = sizes[_size(record)]
-        allowed = max(NOTICEABLE, SLOWEST * np.median(times))
+        usual = _problems(record) * np.median(times)
+        allowed = max(NOTICEABLE, SLOWEST * usual)
         if len(times) < FEWEST or record["seconds"] <= allowed or record["outcome"] == "stopped":
             continue
         again = _repeat(record, limit)
         if again > allowed:
-            times = f"{record['seconds']:.2f} s, again {again:.2f} s; median of its size {np.median(times):.4f} s"
-            record["failures"].append(("time", times))
+            text = f"{record['seconds']:.2f} s, again {again:.2f} s; median of its size {usual:.4f} s"
+            record["failures"].append(("time", text))
 
 
 def _repeat(record, limit):

@@ -33,10 +33,20 @@ from margindist.solvers import (
     dual_coordinate_descent,
     interior_point,
     projected_newton,
+    separation,
     stochastic,
 )
 from margindist.solvers._kernel_certificate import hidden_by_rounding, kernel_gap, solve_in_space
-from margindist.solvers._solution import Options, Problem, Status, certify, conclude, hand_over, with_bound
+from margindist.solvers._solution import (
+    Options,
+    Problem,
+    Status,
+    certify,
+    conclude,
+    hand_over,
+    rounding_floor,
+    with_bound,
+)
 from margindist.spaces.gram import gram_bytes, gram_of_rows
 from margindist.spaces.rows import (
     add_rows,
@@ -58,6 +68,7 @@ _ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
 _REFINE = "augmented-lagrangian"  # the one that gains most from a good start
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_ROWS_OF_SVM = 128  # the same without margin terms, where block descent needs but a few columns
+_FEW_ROWS_OF_HARD_MARGIN = 450  # the same where it is to be found out whether there is one
 _MOST_ROWS_TWICE = 2000  # up to here features of a kernel are affordable where block descent stalls
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
@@ -371,12 +382,17 @@ class LDMClassifier(MarginClassifier):
         if self.solver != "auto":
             return self.solver
         if space.n_columns is None:
-            plain = self.lambda1 == self.lambda2 == 0.0 and np.isfinite(self.C)
-            return "interior-point" if space.n_rows <= (_FEW_ROWS_OF_SVM if plain else _FEW_ROWS) else "block"
+            return "interior-point" if space.n_rows <= self._few_rows_of_kernel() else "block"
         if space.n_columns <= _FEW_COLUMNS:
             return "coordinate-descent" if self._few_passes_may_do(space.rows) else "interior-point"
         few = space.n_rows**2 * space.n_columns <= _FEW_OPERATIONS
         return "interior-point" if few else "coordinate-descent"
+
+    def _few_rows_of_kernel(self):
+        """Return up to how many rows the features of a kernel are the better way."""
+        if np.isinf(self.C):
+            return _FEW_ROWS_OF_HARD_MARGIN
+        return _FEW_ROWS_OF_SVM if self.lambda1 == self.lambda2 == 0.0 else _FEW_ROWS
 
     def _few_passes_may_do(self, rows):
         """Tell whether to try a few passes of coordinate descent before the interior point method.
@@ -425,20 +441,21 @@ class LDMClassifier(MarginClassifier):
             # So few rows have affordable features; and where a hard margin was not found, those have more ways to find
             # one, or to prove there is none.
             start = found if np.isfinite(found.objective) else None
-        elif space.factor() is None:
+            return self._solve_on_features(problem, options, start, tried=("block",))
+        if space.factor() is None:
             return self._solve_on_rows(problem._replace(space=space.rows), options, start)
         return self._solve_on_features(problem, options, start)
 
-    def _solve_on_features(self, problem, options, start):
+    def _solve_on_features(self, problem, options, start, tried=()):
         """Solve one two-class problem on features of a kernel, and prove the solution for the kernel."""
         space = problem.space
         tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
 
         def solve_on(rows, start):
-            return self._solve_on_rows(problem._replace(space=rows), tighter, start)
+            return self._solve_on_rows(problem._replace(space=rows), tighter, start, tried)
 
         attempts = [lambda best: solve_in_space(space, problem, lambda value: self.tol, solve_on, start)]
-        if space.gram is not None:
+        if space.gram is not None and "block" not in tried:
             attempts.append(functools.partial(self._solve_on_gram, problem, options))
         return hand_over(attempts, options.tol)
 
@@ -447,20 +464,22 @@ class LDMClassifier(MarginClassifier):
             return None
         return block_descent.solve(problem._replace(space=problem.space.gram), options, best)
 
-    def _solve_on_rows(self, problem, options, start):
+    def _solve_on_rows(self, problem, options, start, tried=()):
         """Call one solver; one that stalls hands over to the next that can take it."""
         refined = []  # coefficients from which, or at which, refining has ended before
 
         def attempt(solver, best):
-            if solver == "separation":
-                known = best is not None and np.isfinite(best.objective)
-                return None if known else self._separate(problem, options)
             begin = start if best is None else best
+            known = begin is not None and np.isfinite(begin.objective)
+            if solver == "separation":
+                return None if known else self._separate(problem, options)
+            if best is not None and known and rounding_floor(problem, best) > options.tol:
+                return None  # nobody can prove more
             if solver != _REFINE:
                 if best is not None and not self._is_a_start(best, solver, problem.space):
                     begin = None
                 asked = options
-                if self.solver == "auto" and solver == "coordinate-descent" and line_up[1] == "interior-point":
+                if self.solver == "auto" and solver == "coordinate-descent" and "interior-point" in line_up[1:2]:
                     asked = options._replace(choices={"rival": interior_point.cost_in_passes(problem.space)})
                 return self._call(solver, problem, asked, begin)
             if begin is not None and any(begin.coef is coef for coef in refined):
@@ -469,7 +488,7 @@ class LDMClassifier(MarginClassifier):
             refined.extend([found.coef] if begin is None else [begin.coef, found.coef])
             return found
 
-        line_up = self._line_up(problem)
+        line_up = [solver for solver in self._line_up(problem) if solver not in tried]
         attempts = [functools.partial(attempt, solver) for solver in line_up]
         unfinished = [Status.STALLED]
         if self.max_iter is None:  # nobody asked for the limit
@@ -492,16 +511,19 @@ class LDMClassifier(MarginClassifier):
             return [self.solver_]
         sizes = {"interior-point": n_columns(problem.space), "block": n_rows(problem.space)}
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
+        first = [self.solver_]
         others = ["coordinate-descent", _REFINE, *sorted(affordable, key=sizes.get)]
         quick = "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS
         if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
             others = ["interior-point", "coordinate-descent", _REFINE]
         objective = problem.objective
-        if objective.hard and (objective.bend or objective.pull):  # without them it would be the same problem
+        if objective.hard and self.max_iter is None and separation.affordable(problem.space):
+            first = ["separation", self.solver_]
+        elif objective.hard and (objective.bend or objective.pull):  # without them it would be the same problem
             others.append("separation")
         if objective.hard or not quick:
             others.append(_REFINE)
-        return [self.solver_, *(solver for solver in others if solver != self.solver_)]
+        return [*first, *(solver for solver in others if solver != self.solver_)]
 
     def _call(self, solver, problem, options, start):
         """Call one solver on rows; one that works on a Gram matrix gets that of the rows."""
@@ -513,6 +535,8 @@ class LDMClassifier(MarginClassifier):
 
     def _separate(self, problem, options):
         """Return some hard margin, or the proof that there is none: neither depends on the lambdas."""
+        if separation.affordable(problem.space):
+            return separation.solve(problem, options)
         plain = problem._replace(objective=problem.objective._replace(lambda1=0.0, lambda2=0.0))
         found = augmented_lagrangian.solve(plain, options)
         if np.isinf(found.objective) and found.status is not Status.INFEASIBLE:

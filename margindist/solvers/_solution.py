@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margindist.spaces.rows import add_rows, squares
+from margindist.spaces.rows import add_rows, scores, squares
 
 _ROUNDING = 1e-11  # relative error of an objective's value that is not in its gap, but matters beside other values
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
@@ -155,6 +155,23 @@ def certify(problem, coef, margins, beta):
     value = objective.value(coef @ coef, margins, weights)
     gap = 0.5 * (residual @ residual) + objective.complementarity(beta, margins, weights)
     return Solution(coef, beta, value, relative(gap, value))
+
+
+def rounding_floor(problem, found):
+    """Return roughly the relative gap that rounding leaves of the best certificate near a solution.
+
+    A margin is off by about ε‖x‖‖w‖; the variance turns that into an error of the row's coefficient, and the sum of
+    the rows into an error of w̃. These errors are taken for independent of each other, which is on the low side.
+    """
+    objective, rows, signs, weights = problem
+    epsilon = np.finfo(float).eps
+    squares(rows, lengths := np.empty(len(signs)))
+    scores(rows, found.coef, z := np.empty(len(signs)))
+    z *= signs
+    errors = epsilon * np.sqrt(lengths) * np.linalg.norm(found.coef)
+    pulls = objective.dual_coef(found.dual, z, weights)
+    errors = objective.bend * weights / weights.sum() * errors + epsilon * np.abs(pulls)
+    return relative(0.5 * (errors**2 @ lengths), found.objective)
 
 
 def inseparable(beta, square, longest_square, longest=_LONGEST):

@@ -27,6 +27,7 @@ from scipy.linalg import cho_factor, cho_solve
 
 from margindist.solvers._hinge_rounds import CertifiedPart, certified, from_sums
 from margindist.solvers._solution import Status, better, conclude, require
+from margindist.solvers._span import solve_in_span
 from margindist.solvers.conjugate_gradients import ConjugateGradients
 from margindist.solvers.newton import exact_step
 from margindist.spaces.partitions import Loaded, LocalPlace, Round, drive
@@ -34,9 +35,11 @@ from margindist.spaces.rows import (
     add_rows,
     as_matrix,
     as_rows,
+    gram,
     gram_diagonal,
     inner_products,
     n_columns,
+    n_rows,
     some_scores,
     squares,
     take_rows,
@@ -51,6 +54,8 @@ _CONDITION = 1e15  # a penalty times a squared row at most: beyond, rounding spo
 _MOST_SWEEPS_IN_PLACE = 5000  # the same where there is no other method to hand over to
 _MANY_SWEEPS = 40  # for one direction with the diagonal: from then on rows are factorised
 _FEW_FREE = 1500  # rows that are factorised at once: that takes less than a few sweeps
+_FEW_COLUMNS = 300  # up to here the system itself is factorised: it costs less than the sweeps that it saves
+_FEW_OPERATIONS = 10**8  # up to here an orthonormal basis of fewer rows than that costs next to nothing
 _MAX_FACTOR = 5000  # rows in the preconditioner at most
 _MAX_CG = 200  # conjugate gradient steps for one Newton direction
 _FORCING = 1e-2  # how far they reduce the residual
@@ -75,6 +80,9 @@ def solve(problem, options, start=None):
     Solution
     """
     objective, rows, signs, weights = problem
+    m, d = n_rows(rows), n_columns(rows)
+    if m < d and m <= _FEW_COLUMNS and m * m * d <= _FEW_OPERATIONS:
+        return solve_in_span(solve, problem, options, start)
     place = LocalPlace(lambda i: Loaded(rows, signs, weights), 1)
     known = None if start is None else start.dual
     (found,) = _solve(place, objective, [(objective, None, known)], [options], [start], with_dual=True)
@@ -204,8 +212,12 @@ class _Model:
 
     def newton_direction(self, residual, n_free, sigma):
         """Solve (Q + sigma Z_A'Z_A) direction = residual by preconditioned conjugate gradients."""
-        factorise = self.factorises or n_free <= _FEW_FREE
-        make = self._by_factor(n_free, sigma) if factorise else self._by_diagonal(sigma)
+        if len(residual) <= _FEW_COLUMNS:
+            make = self._by_system(sigma)
+        elif self.factorises or n_free <= _FEW_FREE:
+            make = self._by_factor(n_free, sigma)
+        else:
+            make = self._by_diagonal(sigma)
         gradients = ConjugateGradients(residual, (yield from make))
         enough = _FORCING**2 * gradients.square
         before = self.sweeps
@@ -219,6 +231,15 @@ class _Model:
         if self.sweeps - before > _MANY_SWEEPS and n_free <= _MAX_FACTOR:
             self.factorises = True
         return gradients.solution
+
+    def _by_system(self, sigma):
+        """Return what multiplies with the inverse of the system itself, up to rounding."""
+        system = (yield Round("system", (sigma, self.total)))["gram"]
+        system -= self.objective.bend * np.outer(self.mean_row, self.mean_row)
+        diagonal = system.diagonal()
+        system.flat[:: len(system) + 1] += 1.0 + 1e-15 * len(system) * diagonal
+        factor = cho_factor(system.T, lower=False, overwrite_a=True, check_finite=False)
+        return lambda vector: cho_solve(factor, vector, check_finite=False)
 
     def _by_diagonal(self, sigma):
         """Return what divides by the diagonal of the system, that of the variance without its mean."""
@@ -360,6 +381,12 @@ class LagrangianPart(CertifiedPart):
         self._places[new] = self._n_sent + np.arange(len(new))
         self._n_sent += len(new)
         return {"free": [(take_rows(rows, new), self._given[new].astype(np.float64), self._places[free])]}
+
+    def system(self, rows, sigma, total):
+        """Return the rows' curvature (lower triangle)."""
+        scales = (self._objective.bend / total) * self._weights + sigma * self._is_free()
+        which = np.flatnonzero(scales)
+        return {"gram": gram(rows, which, scales[which])}
 
     def diagonal(self, rows, sigma, total):
         """Return the diagonal of the rows' curvature."""

@@ -67,7 +67,7 @@ def solve(problem, options, start=None):
         if n_iter >= _PATIENCE and _is_hopeless(last, best, tol, max_iter):
             ended = Status.STALLED
             break
-    if ended is None and np.isinf(best.objective):
+    if ended is None and np.isinf(best.objective) and options.max_iter is None:
         # Multipliers that grow by a step per pass would take too long to prove that there is no hard margin.
         other = block_descent.solve(problem, Options(tol=1e-3))
         if other.status is Status.INFEASIBLE:

@@ -39,24 +39,24 @@ Fewer rows than columns span a subspace in which the weights lie: with the rows'
 it, from one QR factorisation, the Gram product has the size of the rows.
 
 The products s_i β_i and ξ_i e_i aim at μ times the row's weight: then a row of weight two takes, at every iteration,
-the very values that two equal rows take.
+the very values that two equal rows take. Where weights differ by orders of magnitude, the path that leads through such
+products is long and crooked; there all products aim at the same.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from margindist.compilation import njit, overload
 from margindist.solvers._hinge_rounds import CertifiedPart, certified
-from margindist.solvers._solution import Status, certify, conclude, require
+from margindist.solvers._solution import Status, conclude, require
+from margindist.solvers._span import solve_in_span
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     BLAS,
     add_rows,
     are_few,
-    as_rows,
-    dense_matrix,
     gram,
     gram_diagonal,
     gram_operations,
@@ -65,7 +65,6 @@ from margindist.spaces.rows import (
     n_stored,
     row_add,
     row_dot,
-    scores,
     some_scores,
     stored_bytes,
     take_rows,
@@ -87,6 +86,7 @@ SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
 _FLATTEST = 1e-200  # least curvature of a row: its root must not vanish
 _BRAKE = 1e-3  # curvature that the rows outside have in the first system, relative to those inside, and diagonally
+_UNLIKE = 100.0  # weights that differ by this factor have products that aim at the same
 _USUAL_ITERATIONS = 12  # where few rows matter, and the first guess included
 _SKETCH = 257  # numbers that stand for the distribution of a part's margins
 
@@ -110,7 +110,7 @@ def solve(problem, options, start=None):
     objective, rows, signs, weights = problem
     require(objective, "The interior point method", "cap", "bend", "pull")
     if n_rows(rows) < n_columns(rows):
-        return _solve_in_span(problem, options, start)
+        return solve_in_span(solve, problem, options, start)
     place = in_memory(rows, signs, weights, options.n_jobs)
     try:
         (found,) = solve_in_place(place, objective, [None], [options], [start], with_dual=True)
@@ -149,25 +149,6 @@ def solve_in_place(place, objective, positives, options, starts=None, *, with_du
     return drive(
         place, HingePart, arguments, lambda k, coef: _rounds(objective, options[k], coef, seeds[k], with_dual), coefs
     )
-
-
-def _solve_in_span(problem, options, start):
-    """Minimise over the span of fewer rows than columns: the shortest weights with given margins lie in it."""
-    basis, triangle = qr(dense_matrix(problem.space).T, mode="economic", check_finite=False)
-    narrow = problem._replace(space=as_rows(np.ascontiguousarray(triangle.T)))
-    report = None
-    if options.report is not None:
-
-        def report(n_iter, coef, value, gap):
-            return options.report(n_iter, basis @ coef, value, gap)
-
-    if start is not None:
-        start = start._replace(coef=basis.T @ start.coef)
-    found = solve(narrow, options._replace(report=report), start)
-    w = basis @ found.coef
-    scores(problem.space, w, z := np.empty(len(problem.signs)))
-    proved = certify(problem, w, problem.signs * z, found.dual)
-    return conclude(proved._replace(n_iter=found.n_iter), options.tol, found.status)
 
 
 def cost_in_passes(rows):
@@ -345,7 +326,7 @@ class _Set(NamedTuple):
     rows: tuple
     which: np.ndarray
     signs: np.ndarray
-    weights: np.ndarray
+    aims: np.ndarray  # what the products of a row aim at, in units of mu
     upper: np.ndarray  # C times the weights
 
 
@@ -459,7 +440,7 @@ class HingePart(CertifiedPart):
         self._which = which
         self._copied = take_rows(rows, which) if len(which) <= self._spare else None
         signs = self._signs[which]
-        self._working = _Set(None, which, signs, weights, self._objective.upper(weights))
+        self._working = _Set(None, which, signs, _aims(weights), self._objective.upper(weights))
         self._scratch = [np.empty(len(which)) for _ in range(7)]
 
     def _on(self, rows):
@@ -484,7 +465,7 @@ class HingePart(CertifiedPart):
 
     def _bounds(self):
         """Return the largest multipliers, of a hard margin what stands for them at first."""
-        return self._working.weights if self._objective.hard else self._working.upper
+        return self._working.aims if self._objective.hard else self._working.upper
 
     def begin(self, rows, w, half, centre):
         """Start at the parabolas' minimum, whose slopes are the multipliers; look at the rows outside."""
@@ -495,7 +476,7 @@ class HingePart(CertifiedPart):
         slack = np.maximum(z - 1.0, 0.0) + 0.5 * half
         xi = np.zeros_like(z) if self._objective.hard else np.maximum(1.0 - z, 0.0) + 0.5 * half
         self._point = _Point(z, beta, slack, xi)
-        mu = (slack @ beta) / working.weights.sum() if len(z) else 1.0
+        mu = (slack @ beta) / working.aims.sum() if len(z) else 1.0
         joined = 0 if self._sampled else self._join(rows, w, mu)
         return self._linearised(rows, joined)
 
@@ -577,7 +558,7 @@ class HingePart(CertifiedPart):
         self._leave(rows, new[self._short[new]], -1.0)
         weights = self._weights[new]
         upper = self._objective.upper(weights)
-        aim = mu * weights
+        aim = mu * _aims(weights)
         if not self._objective.hard:
             aim = np.maximum(aim, np.abs(z - 1.0) * upper)
         fresh = _centre(z, upper, aim)
@@ -599,7 +580,7 @@ class HingePart(CertifiedPart):
         t, first, second = self._scratch[:3]
         loss, excess, worst, slack_products, products = _linearise(working, self._point, t, first, second)
         system, rhs, pressure = weighted_system(working.rows, working.which, t, first, second)
-        weight = working.weights.sum()
+        weight = working.aims.sum()
         return {
             "gram": system,
             "rhs": rhs,
@@ -630,6 +611,13 @@ class HingePart(CertifiedPart):
             beta[self._short] = self._objective.upper(self._weights[self._short])
         beta[self._which] = self._point.beta
         return beta
+
+
+def _aims(weights):
+    """Return what the products of rows of these weights aim at, in units of mu."""
+    if len(weights) and weights.max() > _UNLIKE * weights.min():
+        return np.full(len(weights), weights.mean())
+    return weights
 
 
 def _centre(z, upper, mu):
@@ -751,7 +739,7 @@ def _predict(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums
     dz = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
     with np.errstate(**_QUIET):
         dbeta, dslack, dxi, rest_slack[:], rest_xi[:], aimed[:], rho[:] = _predicted.py_func(
-            *point, working.upper, working.weights, t, dz, bends
+            *point, working.upper, working.aims, t, dz, bends
         )
         step = _least_room(1.0, (beta, dbeta), (slack, dslack), (xi, dxi), (e, -dbeta))
     priced = xi > 0.0
@@ -771,7 +759,7 @@ def _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi,
         z, beta, slack, xi, upper = point.z[i], point.beta[i], point.slack[i], point.xi[i], working.upper[i]
         e, sign, row = upper - beta, working.signs[i], working.which[i]
         dbeta, dslack, dxi, rest_slack[i], rest_xi[i], aimed[i], rho[i] = _predicted(
-            z, beta, slack, xi, upper, working.weights[i], t[i], sign * row_dot(working.rows, row, dw), bends
+            z, beta, slack, xi, upper, working.aims[i], t[i], sign * row_dot(working.rows, row, dw), bends
         )
         step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(e, -dbeta))
         now += slack * beta
@@ -796,7 +784,7 @@ def _direct(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi, move
     move_beta[:] = t * (rho + target * aimed - move_z)
     with np.errstate(**_QUIET):
         rest_slack[:], rest_xi[:] = _corrected.py_func(
-            beta, slack, xi, upper, target * working.weights, move_beta, rest_slack, rest_xi
+            beta, slack, xi, upper, target * working.aims, move_beta, rest_slack, rest_xi
         )
         return _least_room(2.0, (beta, move_beta), (slack, rest_slack), (xi, rest_xi), (upper - beta, -move_beta))
 
@@ -808,7 +796,7 @@ def _direct_rows(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi,
         beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
         dz = working.signs[i] * row_dot(working.rows, working.which[i], dw)
         dbeta = t[i] * (rho[i] + target * aimed[i] - dz)
-        dslack, dxi = _corrected(beta, slack, xi, upper, target * working.weights[i], dbeta, rest_slack[i], rest_xi[i])
+        dslack, dxi = _corrected(beta, slack, xi, upper, target * working.aims[i], dbeta, rest_slack[i], rest_xi[i])
         move_z[i], move_beta[i], rest_slack[i], rest_xi[i] = dz, dbeta, dslack, dxi
         step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(upper - beta, -dbeta))
     return step
