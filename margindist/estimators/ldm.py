@@ -473,6 +473,9 @@ class LDMClassifier(MarginClassifier):
             known = begin is not None and np.isfinite(begin.objective)
             if solver == "separation":
                 return None if known else self._separate(problem, options)
+            if solver == "no separation":  # the proof of it, and no start, for the paper's own algorithm
+                found = separation.solve(problem, options)
+                return found if found.status is Status.INFEASIBLE else None
             if best is not None and known and rounding_floor(problem, best) > options.tol:
                 return None  # nobody can prove more
             if solver != _REFINE:
@@ -507,8 +510,10 @@ class LDMClassifier(MarginClassifier):
 
     def _line_up(self, problem):
         """Return the solvers to try in turn; the paper's own stay alone."""
+        objective = problem.objective
+        settled_first = objective.hard and self.max_iter is None and separation.affordable(problem.space)
         if self.solver_ in ("dcd", "asgd"):
-            return [self.solver_]
+            return ["no separation", self.solver_] if settled_first else [self.solver_]
         sizes = {"interior-point": n_columns(problem.space), "block": n_rows(problem.space)}
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
         first = [self.solver_]
@@ -516,8 +521,7 @@ class LDMClassifier(MarginClassifier):
         quick = "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS
         if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
             others = ["interior-point", "coordinate-descent", _REFINE]
-        objective = problem.objective
-        if objective.hard and self.max_iter is None and separation.affordable(problem.space):
+        if settled_first:
             first = ["separation", self.solver_]
         elif objective.hard and (objective.bend or objective.pull):  # without them it would be the same problem
             others.append("separation")

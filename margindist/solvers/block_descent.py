@@ -91,6 +91,7 @@ _ATTEMPTS = 50  # certificates; one or two as a rule
 _IN_VAIN = 6  # certificates that are no better than one before, after which rounding is all that is left
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
+_FEWEST_TIMES = 3  # the same where multipliers grow without limit if there is no hard margin
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
 
@@ -491,7 +492,9 @@ def _descend(problem, curvature, point, goal, n_iter, max_iter, rng, report):
     """Solve block after block until the model's relative gap is below the goal; change the point."""
     beta, z, path = point
     best, since = np.inf, 0
-    patience = _PATIENCE if len(beta) > _BLOCK else _FEW_TIMES
+    patience = _PATIENCE
+    if len(beta) <= _BLOCK:
+        patience = _FEWEST_TIMES if problem.objective.hard else _FEW_TIMES
     while True:
         value, gap = _model_gap(problem, beta, z)
         if report is not None:
