@@ -135,6 +135,8 @@ def _problem_of(n_classes, rng):
         (LDMClassifier, 7, (150,) * 4, "frame", False),
         (ODMClassifier, 2, (200, 0, 1, 399), "dense", True),
         (ODMClassifier, 2, (12,) * 50, "CSR", False),
+        (ODMClassifier, 3, (200, 0, 1, 399), "CSR", True),
+        (ODMClassifier, 7, (150,) * 4, "dense", False),
     ],
 )
 def test_a_fit_on_a_cluster_finds_the_optimum_in_memory(client, rng, make, n_classes, lengths, kind, weighted):
@@ -151,7 +153,10 @@ def test_a_fit_on_a_cluster_finds_the_optimum_in_memory(client, rng, make, n_cla
     fitted = model.fit(rows, labels, None if weights is None else _chunked(weights, lengths))
     assert np.max(fitted.duality_gap_) <= fitted.tol
     np.testing.assert_allclose(fitted.objective_, expected.objective_, rtol=1e-6)
-    np.testing.assert_array_equal(fitted.predict(X), expected.predict(np.asarray(X)))
+    sure = slice(None)
+    if make is ODMClassifier and n_classes > 2:  # the minimum of the joint problem has rows at which two classes tie
+        sure = np.ptp(np.sort(expected.decision_function(X), axis=1)[:, -2:], axis=1) > 1e-3
+    np.testing.assert_array_equal(fitted.predict(X)[sure], expected.predict(np.asarray(X))[sure])
     assert fitted.coef_.shape == expected.coef_.shape and type(fitted.coef_) is np.ndarray
     if kind == "frame":
         assert list(fitted.feature_names_in_) == list(X.columns)

@@ -81,6 +81,24 @@ def test_the_optimum_is_that_of_the_rows_in_memory(tmp_path, model, n_classes, w
         assert list(found.classes_) == list(expected.classes_)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_the_joint_problem_in_partitions(tmp_path, weighted):
+    X, y, weights = problem(4)
+    weights = weights if weighted else None
+    model = ODMClassifier(tol=1e-8)
+    expected = clone(model).fit(X, y, weights)
+    sure = np.diff(np.sort(expected.decision_function(X), axis=1)[:, -2:], axis=1).ravel() > 1e-3
+    places = [Partitions.from_arrays(form(X), y, weights, rows_per_partition=-(-len(y) // parts))
+              for form in (np.asarray, sp.csr_matrix) for parts in (1, 3, 7)]  # fmt: skip
+    for rows in [*places, *in_files(tmp_path, X, y, weights).values()]:
+        found = clone(model).fit(rows)
+        assert found.duality_gap_ <= model.tol
+        assert found.objective_ == pytest.approx(expected.objective_, rel=1e-6)
+        assert found.objective_history_[-1] == found.objective_ and found.stop_reason_ == "settled"
+        assert np.array_equal(found.predict(X)[sure], expected.predict(X)[sure])
+        assert np.array_equal(clone(model).set_params(n_jobs=2).fit(rows).coef_, found.coef_)
+
+
 @pytest.mark.parametrize(
     "model",
     [
@@ -122,6 +140,7 @@ def wide_problem(n_classes, n_rows=300, n_columns=7000):
         (LDMClassifier(C=np.inf, lambda1=0.0), 2),
         (LDMClassifier(C=0.1, fit_intercept=False, class_weight="balanced"), 3),
         (ODMClassifier(lam=2.0**8, multi_class="ovr"), 3),
+        (ODMClassifier(lam=2.0**8), 3),
     ],
 )
 def test_many_columns_in_partitions(model, n_classes):
@@ -247,6 +266,7 @@ def test_text_and_kernels_are_refused(tmp_path):
         Partitions.from_arrays(X, y),
         LDMClassifier(kernel="rbf"),
     )
+    refused("outer='frozen'", Partitions.from_arrays(X, np.arange(len(X)) % 3), ODMClassifier(outer="frozen"))
     refused("solver='dcd' needs rows in memory", Partitions.from_arrays(X, y), LDMClassifier(solver="dcd"))
 
 

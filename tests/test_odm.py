@@ -16,7 +16,7 @@ from sklearn.preprocessing import minmax_scale
 from margindist import ODMClassifier
 from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step
-from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton
+from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton, quasi_newton
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.rows import all_scores, as_rows, matrix, n_columns
 from tests.reference import odm as reference
@@ -363,7 +363,7 @@ def test_products_with_the_hessian_are_derivatives_of_the_slope(rng):
         expected = (slopes[0] - slopes[1]) / 2e-6
         smooth = np.abs(image - expected).max(axis=1) < 1e-6
         assert smooth.mean() > 0.98 and (ahead.beta > 0).any() and (ahead.length > 1).any()
-        diagonal, means = proximal_newton._bend_diagonal(losses, ahead, width)
+        diagonal, means = proximal_newton.bend_diagonal(losses, ahead, width)
         for l in range(3):
             image = proximal_newton._bend(losses, ahead, width, np.eye(3)[[l] * len(y)], np.empty_like(U))
             np.testing.assert_allclose(diagonal[:, l], image[:, l], atol=1e-12)
@@ -663,3 +663,54 @@ def test_bound_refuses_what_it_does_not_know():
     X, y = load_iris(return_X_y=True)
     with pytest.raises(ValueError, match="delta"):
         generalization_bound(ODMClassifier().fit(X, y), X, y, delta=0)
+
+
+# ---------------------------------------------------------------------- quasi-Newton steps
+
+
+@pytest.fixture(scope="module")
+def many_columns():
+    """Rows whose Newton systems are not formed, in more than one piece of memory."""
+    rng = np.random.default_rng(0)
+    codes = np.r_[np.arange(6), rng.integers(0, 6, 9_000 - 6)]
+    X = 0.15 * rng.standard_normal((6, 500))[codes] + 0.6 * rng.standard_normal((9_000, 500))
+    return X, codes
+
+
+def test_quasi_newton_steps_are_certified_like_rounds(many_columns):
+    X, codes = many_columns
+    problem = Problem(ODM(500.0, 0.4, 0.2), as_rows(X), codes, np.ones(len(codes)))
+    found = quasi_newton.solve(problem, Options(tol=1e-3))
+    losses = _class_blocks.Losses(
+        codes, *problem.objective.band(problem.weights), np.ones(len(codes)), 6, problem.weights.sum()
+    )
+    scores = X @ found.coef.T
+    loss, true, fenchel = _class_blocks.certify(losses, found.dual, 0, scores)
+    rows, columns, values = _class_blocks.coefficients(codes, found.dual)
+    V = sp.coo_matrix((values, (rows, columns)), (len(codes), 6)).toarray()
+    gap = 0.5 * np.sum((found.coef - V.T @ X) ** 2) + fenchel
+    assert found.status == "settled" and found.gap <= 1e-3
+    assert found.gap == pytest.approx(gap / found.objective, rel=1e-6)
+    assert found.objective == pytest.approx(0.5 * np.sum(found.coef**2) + true) and loss == pytest.approx(true)
+    scores[np.arange(len(codes)), codes] = -np.inf
+    assert np.array_equal(found.dual.rival, scores.argmax(axis=1))  # the upper side touches at these weights
+
+
+def test_quasi_newton_steps_come_first_and_hand_over(many_columns):
+    X, codes = many_columns
+    X, codes = X[:2500, :120], codes[:2500]
+    problem = Problem(ODM(2.0**12, 0.4, 0.2), as_rows(X), codes, np.ones(len(codes)))
+    rough = multiclass.solve(problem, Options(tol=1e-3))
+    exact = multiclass.solve(problem, Options(tol=1e-6))
+    rounds = multiclass._solve_by("newton", problem, Options(tol=1e-3), None, "concave", None)
+    assert rough.gap <= 1e-3 and exact.gap <= 1e-6
+    assert exact.objective <= rough.objective <= 1.001 * rounds.objective
+    for found in (rough, exact):
+        assert np.all(np.diff(found.extra["history"]) <= 0.0) and found.extra["history"][-1] == found.objective
+    cut = multiclass.solve(problem, Options(tol=1e-3, max_iter=3))
+    assert cut.n_iter == 3 and cut.status == "iteration limit" and cut.gap > 1e-3
+
+
+def test_quasi_newton_steps_have_the_same_bits_for_any_number_of_threads(many_columns):
+    one, two = (ODMClassifier(tol=1e-2, n_jobs=jobs).fit(*many_columns) for jobs in (1, 2))
+    assert np.array_equal(one.coef_, two.coef_)

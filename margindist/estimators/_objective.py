@@ -118,8 +118,6 @@ class ObjectiveClassifier(MarginClassifier):
     def _solve_in_place(self, place, survey, positives, options):
         if self.solver == "coordinate-descent":
             return super()._solve_in_place(place, survey, positives, options)
-        if self._is_joint():
-            raise self._needs_memory("multi_class='direct' with more than two classes (unlike multi_class='ovr')")
         self.solver_ = "newton"
         objective = self._objective(*(float(getattr(self, name)) for name in self._objective._fields))
         return newton.solve_in_place(place, objective, positives, options)

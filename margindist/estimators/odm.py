@@ -11,7 +11,7 @@ from margindist.estimators._objective import ObjectiveClassifier
 from margindist.estimators._parameters import NON_NEGATIVE, POSITIVE, Requirement, one_of
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.objectives import ODM
-from margindist.solvers import multiclass, newton
+from margindist.solvers import multiclass, newton, quasi_newton
 from margindist.solvers._kernel_certificate import solve_joint_in_space
 from margindist.solvers._solution import Options, Problem, Status
 from margindist.spaces.rows import n_columns
@@ -104,7 +104,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
 
     solver : {"auto", "newton", "coordinate-descent"}, default="auto"
-        - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less.
+        - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less; for more
+          classes with many features, and in partitions, quasi-Newton steps.
         - "coordinate-descent": passes over the samples; for two classes followed by Newton steps where they stall.
 
         "auto" picks by shape, and changes to the other where one gets nowhere; ``solver_`` says where it began.
@@ -115,7 +116,7 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         "coordinate-descent", which never stays at zero, always to the objective).
 
     max_iter : int, default=1000
-        Newton steps or passes at most, in all rounds together.
+        Newton steps, quasi-Newton steps or passes at most, in all rounds together.
 
     cache_size : float, default=2000
         Memory in MB for Gram matrices. A fit that needs more raises an error before it starts.
@@ -133,8 +134,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Print iteration or round, objective and gap.
 
     n_jobs : int, default=None
-        Threads: for the two-class problems of ``multi_class="ovr"``, else for "newton" with two classes and for kernel
-        values; results have the same bits for any number of them.
+        Threads: for the two-class problems of ``multi_class="ovr"``, else for "newton" with two classes, quasi-Newton
+        steps and kernel values; results have the same bits for any number of them.
 
     Attributes
     ----------
@@ -178,7 +179,7 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         whole kernel; for the joint problem of more classes, as ``duality_gap_`` is.
 
     objective_history_ : ndarray of shape (n_rounds,)
-        True objective after each round of the joint problem.
+        True objective after each round of the joint problem, or each time that quasi-Newton steps renew multipliers.
 
     stop_reason_ : str
         Why the rounds of the joint problem ended.
@@ -284,8 +285,18 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
 
         return solve_joint_in_space(problem.space, problem, self.tol, solve_on, start)
 
-    def _store_solutions(self, solutions):
-        super()._store_solutions(solutions)
+    def _solve_in_place(self, place, survey, positives, options):
+        if not self._is_joint() or self.solver == "coordinate-descent":
+            return super()._solve_in_place(place, survey, positives, options)
+        if self.outer == "frozen":
+            raise self._needs_memory("outer='frozen' (unlike 'concave')")
+        self.solver_ = "newton"
+        objective = ODM(float(self.lam), float(self.mu), float(self.theta))
+        options = options[0]._replace(report=self._progress(0, 1, None, None))  # one problem, of no class alone
+        return [quasi_newton.solve_in_place(place, objective, len(self.classes_), options)]
+
+    def _store_convergence(self, solutions):
+        super()._store_convergence(solutions)
         if self._is_joint():
             self.objective_history_ = solutions[0].extra["history"]
             self.stop_reason_ = str(solutions[0].status)

@@ -34,6 +34,10 @@ band against its runner-up and beyond it), so r is no candidate when β > 0.
 
 The certificate of a round is the Fenchel-Young sum of its rows, ½‖w − w̃‖² being zero because w is kept as Σ v_i x_i.
 
+**A way around rounds.** Where the Hessian of a round would be too large to form, quasi-Newton steps
+(:mod:`margindist.solvers.quasi_newton`) whose upper side follows every step come first: they end with the certificate
+of the round that touches at their last weights. Rounds go on from there where they stall, or ``tol`` asks for more.
+
 **Two ways through a round.** Newton steps (:mod:`margindist.solvers.proximal_newton`) on all of w at once are the way
 wherever their arrays fit, for they take about as many steps whatever λ is. Coordinate descent steps through the rows
 and leaves out those that do not move until the rest has settled; blocks are kept sparse. It begins where there are very
@@ -47,6 +51,7 @@ from typing import NamedTuple
 import numpy as np
 
 from margindist.compilation import njit
+from margindist.solvers import quasi_newton
 from margindist.solvers._class_blocks import (
     Blocks,
     Losses,
@@ -63,10 +68,18 @@ from margindist.solvers._class_blocks import (
     store,
 )
 from margindist.solvers._solution import Solution, Status, gained, relative
-from margindist.solvers.proximal_newton import ProximalNewton, is_best, is_possible, row_counts
+from margindist.solvers.proximal_newton import (
+    ProximalNewton,
+    is_best,
+    is_favourable,
+    is_possible,
+    row_counts,
+    takes_products,
+)
 from margindist.spaces.rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
 
 _MOST_ITERATIONS = 1000
+_DESCENT = 1e-3  # gap from which on Newton steps take fewer products than quasi-Newton steps
 _ROOM = 4  # classes a block has room for at first
 _ROUGH = 0.05  # gap of the first round: its upper side is not the one that counts
 _FIRST_STEPS = 20  # Newton steps of the first round at most, unless it may be the one that is kept
@@ -114,7 +127,11 @@ def solve(problem, options, start=None):
         unless that began from a given start, and with which method it "began".
     """
     outer, method, first_round = options.chosen(outer="concave", method="auto", first_round=None)
-    found = _solve_by(method, problem, options, start, outer, first_round)
+    afresh = start is None and first_round is None
+    if afresh and outer == "concave" and _descends(problem, method):
+        found = _descend_first(problem, options, method)
+    else:
+        found = _solve_by(method, problem, options, start, outer, first_round)
     left = options.limit(_MOST_ITERATIONS) - found.n_iter
     if method != "auto" or found.status is not Status.STALLED or left <= 0:
         return found
@@ -123,6 +140,29 @@ def solve(problem, options, start=None):
     best = other if other.objective <= found.objective else found
     extra = found.extra | {"history": best.extra["history"]}
     return best._replace(n_iter=found.n_iter + other.n_iter, extra=extra)
+
+
+def _descends(problem, method):
+    """Tell whether quasi-Newton steps come first: where Newton steps would, by products with many rows."""
+    rows, n_classes = problem.space, int(problem.signs.max()) + 1
+    if method == "coordinate-descent" or not takes_products(rows, n_classes):
+        return False
+    return is_favourable(rows, n_classes) and n_rows(rows) >= n_columns(rows)
+
+
+def _descend_first(problem, options, method):
+    """Take quasi-Newton steps, and rounds from there if they are not enough."""
+    tol = max(options.tol, _DESCENT)
+    descent = quasi_newton.solve(problem, options._replace(tol=tol, choices={}))
+    extra = descent.extra | {"first_round": None, "began": "newton"}
+    left = options.limit(_MOST_ITERATIONS) - descent.n_iter
+    enough = descent.status is Status.SETTLED and tol <= options.tol
+    if enough or descent.status is Status.STOPPED or left <= 0:
+        return descent._replace(extra=extra)
+    rounds = _solve_by(method, problem, options._replace(max_iter=left), descent, "concave", None)
+    history = np.minimum.accumulate(np.append(descent.extra["history"], rounds.extra["history"]))
+    best = rounds if rounds.objective <= descent.objective else descent._replace(status=rounds.status)
+    return best._replace(n_iter=descent.n_iter + rounds.n_iter, extra=extra | {"history": history})
 
 
 def _solve_by(method, problem, options, start, outer, first_round):

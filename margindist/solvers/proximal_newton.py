@@ -84,6 +84,11 @@ def is_best(rows, losses):
     return few_columns and is_favourable(rows, losses.n_classes)
 
 
+def takes_products(rows, n_classes):
+    """Tell whether no system is ever formed, of the columns and classes or of the rows."""
+    return n_columns(rows) * n_classes > _WHOLE and n_rows(rows) > _FEW_ROWS
+
+
 def is_favourable(rows, n_classes):
     """Tell whether, besides, the systems can be preconditioned by factors."""
     return is_possible(rows, n_classes) and (n_classes + 1) * n_columns(rows) ** 2 <= _LARGEST_FACTORS
@@ -94,17 +99,23 @@ def row_counts(losses):
     return np.clip(losses.prices * (losses.total / losses.prices.sum()), 1.0, _HEAVIEST)
 
 
+def first_widths(losses, prices, long):
+    """Return the widths to begin with, from the sums, over all rows, of the prices and of prices times squares.
+
+    As many rows as a row counts for have its width together, but for rows that outweigh many others: without any width
+    to speak of, those keep their kinks, at which Newton steps stop.
+    """
+    mean_square, typical = long / prices, 0.5 * losses.total / prices
+    scale = max(_FIRST_WIDTH * mean_square, min(typical, mean_square) or typical)
+    return np.maximum(scale / typical * 0.5 / losses.prices, _LEAST_WIDTH * mean_square)
+
+
 class ProximalNewton:
     """The method for rows and losses; remembers widths and factors from round to round."""
 
     def __init__(self, rows, losses):
         self.rows, self.losses, self.X = rows, losses, matrix(rows)
-        mean_square = (losses.prices @ losses.squares) / losses.prices.sum()
-        typical = 0.5 * losses.total / losses.prices.sum()
-        scale = max(_FIRST_WIDTH * mean_square, min(typical, mean_square) or typical)
-        # As many rows as a row counts for have its width together, but for rows that outweigh many others: without
-        # any width to speak of, those keep their kinks, at which Newton steps stop.
-        self.first_width = np.maximum(scale / typical * 0.5 / losses.prices, _LEAST_WIDTH * mean_square)
+        self.first_width = first_widths(losses, losses.prices.sum(), losses.prices @ losses.squares)
         self.width = self.first_width
         self.favourable = is_favourable(rows, losses.n_classes)
         self.counts = row_counts(losses)
@@ -295,7 +306,7 @@ class _Diagonal:
 
     def prepare(self, losses, blocks, width, active):
         """Return what is applied to residuals."""
-        diagonal = 1.0 + self.squared[active].T @ _bend_diagonal(losses, blocks, width)[0]
+        diagonal = 1.0 + self.squared[active].T @ bend_diagonal(losses, blocks, width)[0]
         return lambda R: R / diagonal
 
     def note(self, products):
@@ -312,10 +323,10 @@ class _ClassFactors:
     def prepare(self, losses, blocks, width, active):
         """Return what is applied to residuals; made new where the last one was worn."""
         if self.worn:
-            diagonal, means = _bend_diagonal(losses, blocks, width)
+            diagonal, means = bend_diagonal(losses, blocks, width)
             bends = [*diagonal.T, means] if means.any() else diagonal.T
             self.factors, self.fresh = [self._factor(active, bend) for bend in bends], -1
-        return self._apply
+        return lambda R: apply_factors(self.factors, R)
 
     def note(self, products):
         """Take note of how many products a system took."""
@@ -331,16 +342,18 @@ class _ClassFactors:
         H.flat[:: len(H) + 1] += 1.0
         return cho_factor(H, lower=True, overwrite_a=True, check_finite=False)[0]
 
-    def _apply(self, R):
-        k = R.shape[1]
-        mean = R.mean(axis=1)
-        Z = np.empty_like(R)
-        for l in range(k):  # LAPACK itself: around small systems, SciPy's checks would take longer than it does
-            Z[:, l] = dpotrs(self.factors[l], R[:, l] - mean, lower=1)[0]
-        if len(self.factors) > k:
-            mean = dpotrs(self.factors[k], mean, lower=1)[0]
-        Z += (mean - Z.mean(axis=1))[:, None]
-        return Z
+
+def apply_factors(factors, R):
+    """Solve the systems of all classes, after the mean over them is taken out, which may have a factor of its own."""
+    k = R.shape[1]
+    mean = R.mean(axis=1)
+    Z = np.empty_like(R)
+    for l in range(k):  # LAPACK itself: around small systems, SciPy's checks would take longer than it does
+        Z[:, l] = dpotrs(factors[l], R[:, l] - mean, lower=1)[0]
+    if len(factors) > k:
+        mean = dpotrs(factors[k], mean, lower=1)[0]
+    Z += (mean - Z.mean(axis=1))[:, None]
+    return Z
 
 
 @njit(cache=True, nogil=True)
@@ -394,7 +407,7 @@ def _bend(losses, blocks, width, U, out):
 
 
 @njit(cache=True, nogil=True)
-def _bend_diagonal(losses, blocks, width):
+def bend_diagonal(losses, blocks, width):
     """Return the diagonals of all J_i, and their sums of all entries divided by the number of classes."""
     diagonal, means = np.zeros((len(width), losses.n_classes)), np.zeros(len(width))
     for i in range(len(width)):

@@ -481,6 +481,26 @@ def weighted_sums(rows, scales):
     return _dense_weighted_sums(rows.X, scales, np.zeros((scales.shape[1], n_features)))
 
 
+def class_scores(rows, W):
+    """Return the inner products of all rows, the constant column included, with the columns of ``W``."""
+    if rows.bias == 0.0:
+        return products(rows, W)
+    return products(rows, W[:-1]) + rows.bias * W[-1]
+
+
+def class_sums(rows, scales):
+    """Return, one column per column of ``scales``, the sum of all rows, constant included, times its entries."""
+    if isinstance(rows, SparseRows):
+        sums = weighted_sums(rows, scales).T
+    else:
+        sums = np.zeros((scales.shape[1], rows.X.shape[1]))
+        for start in range(0, len(scales), _STRIP_ROWS):
+            strip = rows.X[start : start + _STRIP_ROWS].astype(np.float64, copy=False)
+            sums += scales[start : start + _STRIP_ROWS].T @ strip  # faster than the other way round
+        sums = sums.T
+    return np.ascontiguousarray(sums if rows.bias == 0.0 else np.vstack([sums, rows.bias * scales.sum(axis=0)]))
+
+
 def sum_of_squares(rows, weights):
     """Return the weighted sum of the squares of every column (without the constant one)."""
     if isinstance(rows, SparseRows):
