@@ -25,7 +25,7 @@ from margindist import (
     ODMClassifierCV,
 )
 from margindist.objectives import LDM, SemiVariance
-from margindist.solvers import projected_newton, semivariance
+from margindist.solvers import newton, projected_newton, semivariance
 from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.gram import FullGram
@@ -233,6 +233,38 @@ def test_points_of_ldm_are_certified_by_an_exact_product(costs, rank, rng, monke
             assert (solution.dual >= 0).all() and (solution.dual <= objective.C * weights).all()
             assert proved.gap <= 1e-7
             assert proved.objective == pytest.approx(solution.objective, rel=1e-7)
+
+
+def test_solutions_go_on_along_lambda2_as_the_line_they_are(rng):
+    X = rng.standard_normal((60, 4))
+    G, signs, weights = rbf_kernel(X), np.where(X[:, 0] > 0.3, 1.0, -1.0), np.ones(60)
+    spectrum = projected_newton.spectrum_of_gram(G, weights)
+    objectives = [LDM(1.0, 0.1, pull) for pull in 1e-3 * np.arange(12)]
+    solutions = projected_newton.solve_grid(Problem(objectives, spectrum, [signs], weights), Options(tol=1e-9))
+    assert all(point[0].gap <= 1e-9 for point in solutions)
+    assert sum(point[0].n_iter == 0 for point in solutions[2:]) >= 8
+
+
+def test_a_start_looks_at_the_largest_features_only():
+    spectrum = projected_newton.Spectrum(np.array([1e-9, 0.5, 2.0]), np.arange(6.0).reshape(2, 3))
+    largest = spectrum.largest()
+    assert largest.values.tolist() == [0.5, 2.0]
+    assert largest.basis.tolist() == [[1.0, 2.0], [4.0, 5.0]]
+
+
+def test_odm_goes_along_mu_which_changes_nothing_below_the_band(monkeypatch):
+    steps = []
+
+    def counting(*args):
+        steps.append(newton_solve(*args).n_iter)
+        return newton_solve(*args)
+
+    newton_solve = newton.solve
+    monkeypatch.setattr(newton, "solve", counting)
+    X, y = problem(2)
+    search = ODMClassifierCV(lams=[1e-3, 2e-3], mus=[0.2, 0.4, 0.8], thetas=[0.2], kernel="rbf", cv=2).fit(X, y)
+    assert search.n_splits_ == 2
+    assert np.reshape(steps[:12], (4, 3))[:, 1:].tolist() == [[0, 0]] * 4
 
 
 def test_interior_points_where_rows_are_many_and_features_few():

@@ -449,22 +449,31 @@ class ODMClassifierCV(GridSearchClassifier):
         return fold.scores(space, space.from_weights(found)), behind
 
     def _solve_two_class(self, estimator, rows, data, points):
-        """Follow ``lam`` for each (mu, theta) and problem; return coefficients and how many missed ``tol``."""
+        """Follow ``lam`` for each ``theta`` and problem; return coefficients and how many missed ``tol``.
+
+        Each step of that way leads through all values of ``mu``, between which solutions differ least: not at all while
+        no row is above its band.
+        """
         problems = estimator._sign_vectors(data.codes)
         found, behind = np.empty((len(points), len(problems), n_columns(rows))), 0
-        order = sorted(range(len(points)), key=lambda k: (points[k]["theta"], points[k]["mu"], points[k]["lam"]))
-        paths = [list(path) for _, path in groupby(order, lambda k: (points[k]["theta"], points[k]["mu"]))]
+        order = sorted(range(len(points)), key=lambda k: (points[k]["theta"], points[k]["lam"], points[k]["mu"]))
+        paths = [
+            [list(step) for _, step in groupby(path, lambda k: points[k]["lam"])]
+            for _, path in groupby(order, lambda k: points[k]["theta"])
+        ]
         options = Options(min(self.tol, GRID_TOL), self.max_iter, choices={"shared": {}})
         for t, signs in enumerate(problems):
             start = None
             for path in paths:
-                for k in path:
-                    objective = ODM(*(float(points[k][name]) for name in ("lam", "mu", "theta")))
-                    problem = Problem(objective, rows, signs, data.weights)
-                    start = newton.solve(problem, options, start)
-                    found[k, t] = start.coef
-                    behind += not start.gap <= self.tol
-                start = start._replace(coef=found[path[0], t])
+                for step in path:
+                    for k in step:
+                        objective = ODM(*(float(points[k][name]) for name in ("lam", "mu", "theta")))
+                        problem = Problem(objective, rows, signs, data.weights)
+                        start = newton.solve(problem, options, start)
+                        found[k, t] = start.coef
+                        behind += not start.gap <= self.tol
+                    start = start._replace(coef=found[step[0], t])
+                start = start._replace(coef=found[path[0][0], t])
         return found, behind
 
     def _solve_joint(self, estimator, rows, data, points):

@@ -29,6 +29,7 @@ from margindist.compilation import njit
 from margindist.objectives import compiled_for, of_some, row_slope
 from margindist.solvers._solution import Solution, Status, conclude, gained, require
 from margindist.solvers.conjugate_gradients import ConjugateGradients
+from margindist.spaces.gram import square_part
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     BLAS,
@@ -389,7 +390,7 @@ class SmoothPart:
             everything = np.arange(n_rows(rows))
             self._shared["products"] = inner_products(rows, everything, everything)
         active = np.flatnonzero(self._curvatures)
-        system = self._shared["products"][np.ix_(active, active)]
+        system = square_part(self._shared["products"], active)
         system.flat[:: len(active) + 1] += 1.0 / self._curvatures[active]
         factor = _cholesky(system)
         images = some_scores(rows, active, gradient, np.empty(len(active)))

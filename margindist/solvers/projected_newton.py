@@ -12,15 +12,17 @@ signs, p the shares of the weights s, U = C s) is, as in :mod:`margindist.solver
 one eigendecomposition serves every λ1, every class against the rest, every C and every λ2; a matrix A every C and λ2.
 
 **One problem.** Along λ2 the solution is piecewise linear, and along C nearly: where no multiplier changes between
-bound and interior, one Newton step on the *face* of the interior ones ends at the solution, with the Cholesky factor
-of the problem before if A and the face are those of before. Where a step leaves the box, the better of two feasible
-points towards it is taken (Moré and Toraldo 1991); then exact steps in the single multipliers that violate the
-optimality conditions let them enter or leave the face. Every step decreases the objective. The relative duality gap
-ends it, as everywhere.
+bound and interior, the line through the two solutions before leads to the next one, and its certificate is all that is
+left to do. Otherwise one Newton step on the *face* of the interior ones ends at the solution if the face is the right
+one, with the Cholesky factor of the problem before if A and the face are those of before. Where a step leaves the box,
+the better of two feasible points towards it is taken (Moré and Toraldo 1991); then exact steps in the single
+multipliers that violate the optimality conditions let them enter or leave the face. Every step decreases the objective.
+The relative duality gap ends it, as everywhere.
 
 **Many rows, few features.** All this costs O(m²) per problem, an interior point O(m r²) in r features
-(:mod:`margindist.solvers.interior_point`). Where that is less, the first problem with a C starts from one, and where it
-is less even than going on from there, every problem is solved by one.
+(:mod:`margindist.solvers.interior_point`). Where that is less, the first problem with a C starts from one (for which
+the largest features do: a start needs no certificate), and where it is less even than going on from there, every
+problem is solved by one.
 """
 
 from typing import NamedTuple
@@ -37,6 +39,7 @@ from margindist.spaces.rows import as_rows
 __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
 
 _POINT_ITERATIONS = 200  # of an interior point
+_NEGLIGIBLE = 1e-6  # eigenvalues below this share of the largest do not matter to a guess
 _DEPENDENT = 1e-14  # eigenvalues below this share of the largest are rounding
 _MOST_ROUNDS = 1000
 _SWEEPS = 4  # sweeps over the violators after a Newton step that left the box
@@ -58,6 +61,11 @@ class Spectrum(NamedTuple):
     def features(self):
         """Rows whose inner products are G."""
         return self.basis * np.sqrt(self.values)
+
+    def largest(self):
+        """Return the features that matter to a guess."""
+        kept = self.values > _NEGLIGIBLE * self.values.max(initial=0.0)
+        return Spectrum(self.values[kept], self.basis[:, kept])
 
     def scaled(self, c):
         """Return M for c = 4λ1."""
@@ -107,7 +115,7 @@ def solve_grid(problem, options):
     max_iter = options.limit(_MOST_ROUNDS)
     share = weights / weights.sum()
     answers = [[None] * len(sign_vectors) for _ in objectives]
-    starts = [{} for _ in sign_vectors]  # multipliers found last, by C
+    starts = [{} for _ in sign_vectors]  # multipliers of the first problem with a C, by C
     for c in sorted({objective.bend for objective in objectives}):
         M = None
         members = [k for k, objective in enumerate(objectives) if objective.bend == c]
@@ -134,7 +142,7 @@ class _Shared(NamedTuple):
     spectrum: Spectrum
     signs: np.ndarray
     weights: np.ndarray
-    found: dict  # multipliers found last, by C
+    found: dict  # multipliers of the first problem with a C, by C
     tol: float
     max_iter: int
 
@@ -142,6 +150,10 @@ class _Shared(NamedTuple):
         """Return what an interior point costs."""
         m, r = self.spectrum.basis.shape
         return _POINT + m * (_POINT_ROW + _POINT_SQUARE * r * r)
+
+    def guess_cost(self):
+        """Return what a start from an interior point costs."""
+        return self._replace(spectrum=self.spectrum.largest()).point_cost()
 
     def start_cost(self):
         """Return what a problem from zero costs otherwise."""
@@ -166,6 +178,15 @@ def _one_by_one(objectives, problem):
         yield solution._replace(coef=coef)
 
 
+class _Solved(NamedTuple):
+    """The problem before."""
+
+    cap: float
+    pull: float
+    beta: np.ndarray
+    pace: np.ndarray | None  # by how much the multipliers move per unit of λ2; None of the first problem with a C
+
+
 def _along(objectives, problem):
     """Yield the solutions for one matrix, each from the last one with this C, or with another."""
     A, weights, found = problem.A, problem.weights, problem.found
@@ -175,11 +196,10 @@ def _along(objectives, problem):
     last = None
     for objective in objectives:
         upper = objective.upper(weights)
-        beta = found.get(objective.cap)
-        if beta is None:
-            beta = np.zeros(len(A)) if last is None else np.where(found[last] >= last * weights, upper, found[last])
-            beta = np.minimum(beta, upper)
-        rounds, far = 0, objective.cap not in found and problem.point_cost() < problem.start_cost()
+        is_first = last is None or last.cap != objective.cap
+        far = is_first and objective.cap not in found and problem.guess_cost() < problem.start_cost()
+        beta = _start(objective, upper, weights, last, found)
+        rounds = 0
         for limit, leap in ((_ROUNDS, far), (problem.max_iter, True)):
             if leap:
                 beta = _leap(objective, problem)
@@ -190,15 +210,40 @@ def _along(objectives, problem):
             rounds += n_iter
             if gap <= problem.tol:
                 break
-        found[objective.cap], last = beta, objective.cap
+        if is_first:
+            found[objective.cap] = beta
+        moves = not is_first and objective.pull > last.pull
+        pace = (beta - last.beta) / (objective.pull - last.pull) if moves else None
+        last = _Solved(objective.cap, objective.pull, beta, pace)
         coef = problem.signs * objective.dual_coef(beta, z, weights)
         yield conclude(Solution(coef, beta.copy(), value, gap, rounds), problem.tol, Status.ITERATION_LIMIT)
 
 
+def _start(objective, upper, weights, last, found):
+    """Return multipliers near those of a problem.
+
+    Along λ2 they go on as they went, within their box. The first problem with a C has those of the first one with
+    another matrix or, with a new C, those of the problem before, where those at the old bound are put at the new one.
+    """
+    if last is not None and last.cap == objective.cap:
+        if last.pace is None:
+            return last.beta.copy()
+        return np.clip(last.beta + (objective.pull - last.pull) * last.pace, 0.0, upper)
+    if objective.cap in found:
+        return found[objective.cap].copy()
+    if last is None:
+        return np.zeros(len(upper))
+    return np.minimum(np.where(last.beta >= last.cap * weights, upper, last.beta), upper)
+
+
 def _leap(objective, problem):
-    """Return multipliers by the interior point method, those near a bound put there."""
+    """Return multipliers by the interior point method, those near a bound put there.
+
+    They are a start, for which the largest features do.
+    """
     upper = objective.upper(problem.weights)
-    solution = _interior_point(objective, problem, min(1e-6, problem.tol))
+    roughly = problem._replace(spectrum=problem.spectrum.largest())
+    solution = _interior_point(objective, roughly, min(1e-6, problem.tol))
     beta = np.where(solution.dual <= _AT_BOUND * upper, 0.0, solution.dual)
     return np.where(beta >= (1.0 - _AT_BOUND) * upper, upper, beta)
 

@@ -52,6 +52,11 @@ def _square(values, which, out):
     return out
 
 
+def square_part(values, which):
+    """Return the square part of a matrix with the rows and columns ``which``."""
+    return _square(values, which, np.empty((len(which), len(which))))
+
+
 def _image(gram, coef, n_missing):
     """Return G @ coef from the columns that count if fewer than half of them are missing, else from the matrix."""
     used = np.flatnonzero(coef)
@@ -86,7 +91,7 @@ class FullGram:
 
     def block(self, which):
         """Return the square block of the rows and columns ``which``."""
-        return _square(self.values, which, np.empty((len(which), len(which))))
+        return square_part(self.values, which)
 
     def add_columns(self, which, coef, out, again=None):
         """Add the columns ``which``, each times its coefficient, to ``out``."""
