@@ -314,8 +314,11 @@ class LSSVMClassifier(MarginClassifier):
         rank = min(data.X.shape)  # without rounding, so many steps would do
         most = min(self.max_iter, max(30, min(5 * rank, 200), 3 * rank))
         rows = as_rows(data.X, self.fit_intercept)
+        problem, options = self._by_products(rows, signs, data, most)
+        if least_squares.rounding_floor(problem, options, found) > self.tol:
+            return found
         try:
-            other = self._solve_by_products(rows, signs, data, most)
+            other = least_squares.solve(problem, options)
         except ArithmeticError:  # prices beyond all digits: at least what was found is finite
             return found
         return min(found, other, key=lambda solution: solution.gap * solution.objective)
@@ -358,15 +361,14 @@ class LSSVMClassifier(MarginClassifier):
         rows = as_rows(data.X, self.fit_intercept)
 
         def solve(k, signs, report):
-            return self._solve_by_products(rows, signs, data, self.max_iter, report)
+            return least_squares.solve(*self._by_products(rows, signs, data, self.max_iter, report))
 
         return self._solve_each(solve, data.codes, X, y)
 
-    def _solve_by_products(self, rows, signs, data, max_iter, report=None):
-        """Return the solution of one two-class problem by conjugate gradients."""
+    def _by_products(self, rows, signs, data, max_iter, report=None):
+        """Return one two-class problem, and the options, for conjugate gradients."""
         choices = {"feature_weights": data.sample_weights} if self.space == "empirical" else {}
-        options = Options(self.tol, max_iter, report=report, choices=choices)
-        return least_squares.solve(self._problem(rows, signs, data), options)
+        return self._problem(rows, signs, data), Options(self.tol, max_iter, report=report, choices=choices)
 
     def _problem(self, where, signs, data):
         return Problem(LeastSquares(float(self.C)), where, signs, data.weights)

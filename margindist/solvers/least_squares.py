@@ -180,6 +180,14 @@ def certify_weights(problem, options, w, multipliers):
     return conclude(found._replace(n_iter=1), options.tol, Status.STALLED)
 
 
+def rounding_floor(problem, options, found):
+    """Return the relative gap that rounding leaves to weights with multipliers like these, in :func:`solve`."""
+    (feature_weights,) = options.chosen(feature_weights=None)
+    features = _Features(problem, feature_weights)
+    astray = features._astray(features._lengths(), found.dual)
+    return relative(0.5 * astray**2, found.objective)
+
+
 def solve(problem, options, start=None):
     """Solve for one target by conjugate gradients, with products of the rows only.
 
