@@ -1,14 +1,17 @@
 """The study of where margin terms help: its declaration, its cells, what is found in them, and its page."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
 from margindist.datasets import status
+from margindist.papers import protocol
 from margindist.papers import study as measuring
 from margindist.papers.report import write_reports
-from margindist.papers.reproduce import evaluate, plan, repeat, select, told_apart
+from margindist.papers.reproduce import evaluate, plan, repeat, reproduce, select, told_apart
 from margindist.papers.study import LINEAR, RBF, study
 from margindist.papers.study_findings import Findings, means_without_one, turning_sets
 from margindist.runs.store import Cell, Result, Store
@@ -18,10 +21,20 @@ def points(method):
     return int(np.prod([len(axis.values) for axis in method.grid]))
 
 
-@pytest.mark.parametrize("keys, budget", [(LINEAR, 18), (RBF, 25)])
+@pytest.mark.parametrize("keys, budget", [(LINEAR, 18), (RBF, 56)])
 def test_budgets_are_equal_but_for_what_has_no_price(keys, budget):
     methods = [study()["study-main"].method(key) for key in keys]
     assert {points(method) for method in methods if "fmm" not in method.key} == {budget}
+
+
+def test_prices_span_as_many_decades_and_widths_go_in_steps_of_their_root():
+    axes = [axis for key in RBF for axis in study()["study-main"].method(key).grid if len(axis.values) > 1]
+    steps = {axis.parameter: np.diff(np.log10(axis.values)) for axis in axes}
+    for parameter in ("C", "lam", "alpha"):
+        assert steps[parameter] == pytest.approx(1.0)
+    assert steps["gamma"] == pytest.approx(0.5, abs=1e-3)  # widths: far out, the kernel goes with their squares
+    spans = {axis.parameter: np.log10(axis.values[-1] / axis.values[0]) for axis in axes}
+    assert {round(spans[parameter], 9) for parameter in ("C", "lam", "alpha")} == {7.0}
 
 
 def test_every_data_set_is_in_the_catalogue_or_bundled():
@@ -34,6 +47,19 @@ def test_every_data_set_is_in_the_catalogue_or_bundled():
 def test_the_order_of_work_is_split_by_split():
     cells = plan(select(["study-main"]), only=["wdbc", "iris"])
     assert [cell.split for cell in cells] == sorted(cell.split for cell in cells)
+
+
+def test_without_a_data_folder_there_are_few_splits(monkeypatch, tmp_path):
+    monkeypatch.delenv("MARGINDIST_DATA", raising=False)
+    protocol._states.cache_clear()
+    lines = []
+    asked = {"output": tmp_path, "only": ["iris/lssvm"], "jobs": 1, "say": lines.append}
+    assert reproduce(select(["study-main"]), **asked).done == 3
+    assert "3 splits" in lines[0]
+    assert reproduce(select(["study-main"]), splits=4, **asked).done == 1
+    monkeypatch.setattr(measuring, "here", lambda line, data_dir: True)
+    assert measuring.splits_of_bundled_data(select(["study-main"])) is None
+    protocol._states.cache_clear()
 
 
 def test_only_tells_conditions_from_data_sets():
@@ -83,6 +109,34 @@ def test_coordinates_keep_inner_products_and_distances():
     assert own @ own.T == pytest.approx((X @ X.T).toarray())
     assert tested @ own.T == pytest.approx((X_test @ X.T).toarray())
     assert np.sum(tested**2, axis=1) == pytest.approx(np.asarray(X_test.multiply(X_test).sum(axis=1)).ravel())
+
+
+# ---------------------------------------------------------------------- which point is chosen
+
+GRID = {"C": (0.1, 1.0, 10.0, 100.0), "gamma": (3.0, 2.0, 1.0)}
+
+
+def searched(*best):
+    points = [{"C": C, "gamma": gamma} for C in GRID["C"] for gamma in GRID["gamma"]]
+    scores = [0.9 if (point["C"], point["gamma"]) in best else 0.8 for point in points]
+    return SimpleNamespace(cv_results_={"params": points, "mean_test_score": np.array(scores)}, best_score_=0.9)
+
+
+def test_of_equally_good_points_the_middle_one_is_chosen():
+    tied = measuring._equally_good(searched((0.1, 3.0), (1.0, 3.0), (10.0, 3.0)))
+    assert measuring._middle(tied, GRID) == {"C": 1.0, "gamma": 3.0}
+    backwards = {name: values[::-1] for name, values in GRID.items()}
+    assert measuring._middle(tied, backwards) == {"C": 1.0, "gamma": 3.0}
+    assert measuring._middle(measuring._equally_good(searched((100.0, 1.0))), GRID) == {"C": 100.0, "gamma": 1.0}
+
+
+def test_a_choice_is_at_the_edge_if_no_inner_point_is_as_good():
+    ends = measuring._equally_good(searched((0.1, 3.0), (100.0, 2.0)))
+    assert [name for name, values in GRID.items() if measuring._at_the_edge(ends, name, values)] == ["C"]
+
+
+def test_the_searches_own_grids_are_searched_as_they_search():
+    assert [key for key, one in study().items() if one.settings.get("ties") == "first"] == ["study-searches"]
 
 
 # ---------------------------------------------------------------------- cells, findings and the page
@@ -145,6 +199,7 @@ def test_the_page_answers_first_and_says_what_is_missing(store, tmp_path):
     text = (tmp_path / "study.md").read_text()
     assert text.index("practically alike") < text.index("| condition |") < text.index("![") < text.index("## ")
     assert "of 10,500 cells" in text
+    assert "nothing yet of SVM, squared hinge; ODM; " in text
     assert "margindist reproduce --cell study-" in text
     assert (tmp_path / "figures" / "study.svg").exists()
     assert not (tmp_path / "index.md").exists()

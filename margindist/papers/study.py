@@ -7,7 +7,7 @@ condition says, and the chosen model is scored in several ways.
 
 import time
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib import resources
 from itertools import product
@@ -86,6 +86,18 @@ def _candidates(families):
                     "grid": grid,
                 }
     return found
+
+
+def splits_of_bundled_data(chosen: Iterable[Experiment], data_dir: str | None = None) -> int | None:
+    """Return how many splits a machine runs that has only what scikit-learn brings; None if it has more.
+
+    A first run then takes minutes. For other experiments than the study's it is None, too.
+    """
+    rules, chosen = declaration()["study"], list(chosen)
+    if any(experiment.id not in study() for experiment in chosen):
+        return None
+    found = {line.key for experiment in chosen for line in experiment.data if here(line, data_dir)}
+    return rules["bundled_splits"] if found <= set(rules["bundled"]) else None
 
 
 def evaluate(cell: Cell, experiment: Experiment, *, data_dir: str | None = None) -> Result:
@@ -229,9 +241,11 @@ def _tuned(experiment, method: Method, parts, seeds: Seeds):
         scoring = experiment.settings.get("choose")
         found = search(estimator, grid, folds=folds, seed=seeds.folds, scoring=scoring, shared=True)
         found.fit(parts.X, parts.y)
-        chosen = {name: found.best_params_[name] for name in grid}
+        best = _equally_good(found)
+        first = experiment.settings.get("ties") == "first"
+        chosen = {name: found.best_params_[name] for name in grid} if first else _middle(best, grid)
         detail["cv_score"] = round(float(found.best_score_), _DIGITS)
-        detail["edge"] = [name for name, values in grid.items() if _at_the_edge(found, name, values)]
+        detail["edge"] = [name for name, values in grid.items() if _at_the_edge(best, name, values)]
     detail["search_seconds"] = round(time.process_time() - start, 4)
     estimator.set_params(**chosen)
     start = time.process_time()
@@ -250,13 +264,26 @@ def _seeded(method, seeds):
     return estimator
 
 
-def _at_the_edge(found, name, values):
-    """Tell whether the best score is only to be had at an end of an axis, so that the grid may be too narrow."""
-    if len(values) < 3 or found.best_params_[name] not in (values[0], values[-1]):
-        return False
+def _equally_good(found):
+    """Points of a search that share the best score."""
     points, scores = found.cv_results_["params"], found.cv_results_["mean_test_score"]
-    within = [score for point, score in zip(points, scores, strict=True) if point[name] in values[1:-1]]
-    return not np.nanmax(within) >= found.best_score_ - 1e-12
+    return [point for point, score in zip(points, scores, strict=True) if score >= found.best_score_ - 1e-12]
+
+
+def _middle(points, grid):
+    """The point nearest to the middle of those given, in steps of the grid.
+
+    With few rows many points score alike. The first of them would be an end of every axis, and which end would hang on
+    how a method's price is written down; the middle favours no method.
+    """
+    steps = np.array([[tuple(values).index(point[name]) for name, values in grid.items()] for point in points])
+    distances = np.sum((steps - steps.mean(axis=0)) ** 2, axis=1)
+    return {name: points[distances.argmin()][name] for name in grid}
+
+
+def _at_the_edge(points, name, values):
+    """Tell whether the best score is only to be had at an end of an axis, so that the grid may be too narrow."""
+    return len(values) >= 3 and all(point[name] in (values[0], values[-1]) for point in points)
 
 
 def _with_probabilities(estimator, parts, folds, seeds):

@@ -28,6 +28,13 @@ _MARGIN_TERMS = ("ldm", "odm", "msvmav", "mamc", "lssvm", "komd", "fmm")
 _KINDS = {"linear": "Linear", "rbf": "RBF kernel"}
 _DRAWN = {"ldm": "LDM", "odm": "ODM", "msvmav": "MSVMAv", "lssvm": "LS-SVM"}
 _MOST_AT_THE_EDGE = 0.1
+_HOW_CHOSEN = (
+    "Methods of a kind have as many points, and their prices as many decades. With the RBF kernel a price goes in "
+    "steps of 10 and a width in steps of its root: wide kernels are nearly linear, where the next width with the next "
+    "price is nearly the same machine, so that grids end where little new would come. Of points with the same "
+    "cross-validation score, the one nearest to their middle is chosen, in steps of the grid: the first would be at "
+    "an end of every axis, and which end would hang on how a price is written down."
+)
 _COLOURS = ("#0072b2", "#009e73", "#cc79a7", "#d55e00")
 
 
@@ -402,7 +409,7 @@ def _budget_blocks(tuned):
     for method in methods:
         done = [result for one in tuned.values() for result in one.done if result.cell.method == method.key]
         met, seconds = _at_an_end(method, done), [result.detail["search_seconds"] for result in done]
-        shares[method.label] = _share(met)
+        shares[method.label] = _share(met) if met else None
         grid = "; ".join(map(_axis_text, method.grid)) or "nothing to choose"
         time = f"{median(seconds):.2f}" if method.grid and seconds else "–"
         rows.append([method.label, str(_n_points(method)), grid, _edges(met), time])
@@ -414,7 +421,9 @@ def _budget_blocks(tuned):
     header = ["method", "points", "grid", "at the edge", "seconds"]
     notes = [f"{method.label}: {method.note}" for method in methods if method.note]
     table = Block("table", (header, rows), caption)
-    return section("Equal budgets", Block("text", _narrow(shares)), table, Block("list", notes))
+    return section(
+        "Equal budgets", Block("text", _narrow(shares)), Block("text", _HOW_CHOSEN), table, Block("list", notes)
+    )
 
 
 def _at_an_end(method, done):
@@ -432,18 +441,18 @@ def _edges(met):
 
 
 def _share(met):
-    return float(np.mean([bool(names) for names in met])) if met else 0.0
+    return float(np.mean([bool(names) for names in met]))
 
 
 def _narrow(shares):
-    """A sentence on the methods whose grid may be too narrow."""
-    labels = [label for label, share in shares.items() if share > _MOST_AT_THE_EDGE]
+    """A sentence on the methods whose grid may be too narrow; shares are None where there is no grid."""
+    known = {label: share for label, share in shares.items() if share is not None}
+    labels = [label for label, share in known.items() if share > _MOST_AT_THE_EDGE]
     if not labels:
         return f"No method is at the edge in more than {_MOST_AT_THE_EDGE:.0%} of its cells."
     return (
         f"At the edge in more than {_MOST_AT_THE_EDGE:.0%} of the cells, so that wider grids could change their "
-        f"numbers: {'; '.join(labels)}. Methods with the RBF kernel have the same widths to choose from, so none has "
-        "the advantage."
+        f"numbers: {'; '.join(labels)}. The other {len(known) - len(labels)} methods with a grid are below that."
     )
 
 
@@ -516,7 +525,8 @@ def _missing_blocks(chosen, found):
             if counts
             else "nothing yet"
         )
-        items.append(f"{experiment.title}: {done:,} of {wanted:,} cells, {reach}.")
+        absent = _absent(experiment, n_splits)
+        items.append(f"{experiment.title}: {done:,} of {wanted:,} cells, {reach}{absent}.")
         failed = Counter(result.error for result in one.results if result.status != "done") if one else {}
         items += [f"{experiment.title}: {reason} ({count} cells)" for reason, count in sorted(failed.items())]
     about = (
@@ -524,6 +534,13 @@ def _missing_blocks(chosen, found):
         "the same command goes on with the rest."
     )
     return section("What is missing", Block("text", about), Block("list", items)) if items else []
+
+
+def _absent(experiment, n_splits):
+    """Which methods have no cell at all, where others have."""
+    tried = {method for _, method in n_splits}
+    labels = [method.label for method in experiment.methods if method.key not in tried]
+    return f"; nothing yet of {'; '.join(labels)}" if tried and labels else ""
 
 
 def _command_blocks(found):
