@@ -292,7 +292,8 @@ def _search_blocks(searches):
     caption = (
         f"Means over {len(kept)} data sets; difference in points with a 95 % interval; seconds of processor time for "
         'a search. Before: the papers\' grids, which stay as grid="paper". Now: C or lam over six decades, lam in '
-        "units of the number of rows, LDM's lambdas in units of C times the number of rows and 0 among them. "
+        "units of the number of rows, LDM's lambdas in units of C times the number of rows and 0 among them. Neither "
+        'searches the width, gamma="scale" is the default of both; gammas=... does. '
         "LSSVMClassifierCV and MSVMAvClassifierCV keep theirs, over six decades."
     )
     return section("What to search by default", Block("table", (header, rows), caption))
