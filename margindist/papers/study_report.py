@@ -33,7 +33,8 @@ _HOW_CHOSEN = (
     "steps of 10 and a width in steps of its root: wide kernels are nearly linear, where the next width with the next "
     "price is nearly the same machine, so that grids end where little new would come. Of points with the same "
     "cross-validation score, the one nearest to their middle is chosen, in steps of the grid: the first would be at "
-    "an end of every axis, and which end would hang on how a price is written down."
+    "an end of every axis, and which end would hang on how a price is written down. Ranges were widened, or moved, "
+    "where choices met an end too often; who wins played no part in that."
 )
 _COLOURS = ("#0072b2", "#009e73", "#cc79a7", "#d55e00")
 
