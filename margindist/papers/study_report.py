@@ -400,9 +400,9 @@ def _turning_blocks(tuned):
                 items.append(f"{label}, {title}: {contrast.verdict} needs {', '.join(turning)}.")
     text = (
         f"Verdicts (better, worse, alike) were found again with every single data set left out: {n_held} stay "
-        f"whichever set is missing, {len(items)} do not:"
+        f"whichever set is missing, {len(items)} do not{':' if items else '.'}"
     )
-    return section("What would have changed it", Block("text", text), Block("list", items or ["none."]))
+    return section("What would have changed it", Block("text", text), *([Block("list", items)] if items else []))
 
 
 def _budget_blocks(tuned):
