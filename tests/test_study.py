@@ -54,9 +54,9 @@ def test_without_a_data_folder_there_are_few_splits(monkeypatch, tmp_path):
     protocol._states.cache_clear()
     lines = []
     asked = {"output": tmp_path, "only": ["iris/lssvm"], "jobs": 1, "say": lines.append}
-    assert reproduce(select(["study-main"]), **asked).done == 3
-    assert "3 splits" in lines[0]
-    assert reproduce(select(["study-main"]), splits=4, **asked).done == 1
+    assert reproduce(select(["study-main"]), **asked).done == 2
+    assert "2 splits" in lines[0]
+    assert reproduce(select(["study-main"]), splits=3, **asked).done == 1
     monkeypatch.setattr(measuring, "here", lambda line, data_dir: True)
     assert measuring.splits_of_bundled_data(select(["study-main"])) is None
     protocol._states.cache_clear()
