@@ -223,8 +223,16 @@ def msvmav(problem, point, signs):
 
 
 def score_errors(problem, point, eps):
-    """Return how far scores can be off by what rounding to a relative ``eps`` does to the kernel's inner products."""
-    return problem.gram_error(eps) @ np.abs(point.coef) if problem.kernel in INNER else np.zeros(len(point.scores))
+    """Return how far scores can be off by what rounding to a relative ``eps`` does to sums of kernel values.
+
+    And to the inner products that these are made of, where they can cancel.
+    """
+    if problem.kernel == "linear":
+        return np.zeros(len(point.scores))
+    errors = len(point.coef) * eps * np.abs(problem.gram())
+    if problem.kernel in INNER:
+        errors = errors + problem.gram_error(eps)
+    return errors @ np.abs(point.coef)
 
 
 def mdo(problem, point, signs):

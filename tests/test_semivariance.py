@@ -64,6 +64,20 @@ def test_linear_rounds_follow_explicit_inverses(problem, alpha, beta, system):
         assert_allclose(history, objectives[: len(history)], rtol=1e-9)
 
 
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
+def test_few_rows_of_many_columns_go_the_same_way_in_their_span(rng, form):
+    X = rng.normal(size=(20, 300))
+    y = np.where(rng.random(20) < 0.5, -1.0, 1.0)
+    asked = Problem(SemiVariance(1.0, 0.1), as_rows(form(X), True), y, rng.uniform(0.5, 2.0, 20))
+    seen = []
+    options = Options(1e-300, 8, report=lambda k, w, *_: seen.append(w))
+    in_span = semivariance.solve(asked, options)
+    on_rows = semivariance.solve(asked, options._replace(choices={"system": "rows"}))
+    assert in_span.n_iter == on_rows.n_iter
+    assert_allclose(seen[: in_span.n_iter], seen[in_span.n_iter :], atol=1e-9)
+    assert_allclose(in_span.coef, on_rows.coef, atol=1e-9)
+
+
 @pytest.mark.parametrize(("alpha", "beta"), GRID)
 def test_kernel_rounds_follow_explicit_inverses(problem, alpha, beta):
     X, y = problem

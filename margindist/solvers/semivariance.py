@@ -5,8 +5,7 @@ The aim is a small ratio of the margins' lower semi-variance to their squared me
     SV(w) / θ(w)²,   SV(w) = (1/n) Σ s_i max(0, θ(w) − z_i)²,   θ(w) = (1/n) Σ s_i z_i,   z_i = y_i w·x_i,   ‖w‖ = 1,
 
 with weights s that stand for repeated rows and n = Σ s_i. Round k holds θ = θ(w) of the last round fixed, calls the
-rows
-with margins below it active, A = {i : z_i < θ}, and takes two proximal steps from the last w:
+rows with margins below it active, A = {i : z_i < θ}, and takes two proximal steps from the last w:
 
     w' = argmin (1/n) Σ_A s_i (θ − y_i w'·x_i)² + β ‖w' − w‖²_N    that is   (nβN + X_A'SX_A) w' = nβN w + θ X_A'Sy
     w  = (w' + X'Sy/(2αn)) / ‖·‖
@@ -30,7 +29,7 @@ SΦ(c/g).
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh
+from scipy.linalg import cho_factor, cho_solve, eigh, qr
 
 from margindist.compilation import njit
 from margindist.solvers._small_systems import factor_of_part, solve_factored
@@ -42,6 +41,7 @@ from margindist.spaces.rows import (
     add_gram,
     add_rows,
     as_rows,
+    dense_matrix,
     n_columns,
     n_rows,
     n_stored,
@@ -54,6 +54,7 @@ _ALWAYS_GRAM, _NEVER_GRAM = 200, 4000  # columns up to which, and beyond which, 
 _STEPS_A_FACTOR = (
     2000  # d³ operations of a factor that cost as much as one operation of the conjugate gradients of a round
 )
+_FEW_OPERATIONS = 10**8  # up to here an orthonormal basis of few rows costs next to nothing
 _FINE = 1e-12  # pivots of a kernel's features, relative to the largest
 _RESIDUAL = 1e-12  # relative residual at which conjugate gradients stop
 _CONJUGATE_STEPS = 2000
@@ -112,6 +113,8 @@ def solve(problem, options, start=None):
     objective, rows, signs, weights = problem
     (system,) = options.chosen(system="auto")
     tol, report = options.tol, options.report
+    if system == "auto" and np.ndim(objective.metric) == 0 and _span_is_small(rows):
+        return _solve_in_span(problem, options)
     pull = add_rows(rows, np.arange(n_rows(rows)), weights * signs, np.zeros(n_columns(rows)))
     push = objective.push(weights) * pull
     prox = objective.prox(weights) * objective.metric * np.ones(len(pull))
@@ -140,6 +143,26 @@ def solve(problem, options, start=None):
             anchor, anchor_round = w, k
     extra = {"history": np.array(history), "step": step}
     return Solution(w, None, history[-1], np.nan, k, status, extra)
+
+
+def _span_is_small(rows):
+    """Tell whether rows are so few beside many columns that their coordinates in a basis of their span are cheap."""
+    m, d = n_rows(rows), n_columns(rows)
+    return m <= _ALWAYS_GRAM < d and m * m * d <= _FEW_OPERATIONS
+
+
+def _solve_in_span(problem, options):
+    """Run the rounds in the span of the rows, which w never leaves; its Gram matrix is small."""
+    basis, triangle = qr(dense_matrix(problem.space).T, mode="economic", check_finite=False)
+    report = None
+    if options.report is not None:
+
+        def report(k, w, value, gap):
+            return options.report(k, basis @ w, value, gap)
+
+    narrow = problem._replace(space=as_rows(np.ascontiguousarray(triangle.T)))
+    found = solve(narrow, options._replace(report=report))
+    return found._replace(coef=basis @ found.coef)
 
 
 def solve_grid(problem, options):
