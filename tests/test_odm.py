@@ -499,6 +499,18 @@ def test_heavy_weights_are_no_rows():
     np.testing.assert_allclose(counts, np.minimum(weights, 3.0))
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_newton_steps_that_find_the_active_rows_one_by_one_are_not_in_vain(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.integers(-9, 10, (63, 200)).astype(float)
+    y = rng.integers(0, 2, 63)
+    X += 4.0 * rng.standard_normal((2, 200))[y]
+    y = np.where(rng.random(63) < 0.1, 1 - y, y)
+    for lam in (2.0**16, 2.0**18):
+        model = ODMClassifier(lam=lam, mu=0.2, theta=0.8, fit_intercept=False, tol=1e-3).fit(X, y)
+        assert model.duality_gap_ <= 1e-3
+
+
 def test_steps_in_vain_end_by_their_work():
     progress = proximal_newton._Progress()
     ended = [progress.has_ended(1.0, 1.0, work=500.0) for _ in range(40)]

@@ -55,7 +55,7 @@ _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation cost
 _STEP_ERROR = 1e-3  # of a step's length: what it leaves of the slope is small beside what the step takes away
 _FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
 _PATIENCE = 3  # steps without a decrease after which rounding is all that is left
-_MOST_SLOW = 25  # steps that neither halve the gap nor take a hundredth off the value: by then it is rounding, too
+_MOST_SLOW = 50  # steps that neither halve the gap nor take a hundredth off the value: by then it is rounding, too
 
 
 def solve(problem, options, start=None):
