@@ -173,7 +173,7 @@ def test_solvers_that_walk_from_row_to_row_say_so():
     X, y, _ = data()
     with pytest.raises(TypeError, match="solver='coordinate-descent' needs rows in memory"):
         LDMClassifier(solver="coordinate-descent").fit(InPieces(X, y, None, 3))
-    with pytest.raises(TypeError, match="unlike multi_class='ovr'"):
-        ODMClassifier().fit(InPieces(X, np.arange(len(y)) % 3, None, 3))
+    with pytest.raises(TypeError, match="outer='frozen'"):
+        ODMClassifier(outer="frozen").fit(InPieces(X, np.arange(len(y)) % 3, None, 3))
     with pytest.raises(ValueError, match="columns in partitions needs about"):
         LDMClassifier(cache_size=1e-6).fit(InPieces(X, y, None, 3))
