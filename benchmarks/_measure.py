@@ -115,8 +115,8 @@ def table(title, rows):
             print("|" + "---|" * len(row))
         print("| " + " | ".join(show(value) for value in row.values()) + " |", flush=True)
         kept.append(row)
-    if os.environ.get("MARGINDIST_RESULTS"):
-        keep(Path(os.environ["MARGINDIST_RESULTS"]), title, kept)
+        if os.environ.get("MARGINDIST_RESULTS"):  # at once: some rows take many minutes
+            keep(Path(os.environ["MARGINDIST_RESULTS"]), title, kept)
 
 
 def keep(path, title, rows):
