@@ -148,19 +148,19 @@ def in_child(*arguments):
     return json.loads(found.stdout.splitlines()[-1])
 
 
-def results(folder, limit):
-    """Yield one row of the table per model and format, as soon as it is measured."""
+def results(folder, gigabytes, limit):
+    """Yield one row of the table per model and format, as soon as it is measured; sizes are in GB."""
     for model in MODELS:
         small = in_child("--memory", folder, model)
         yield {
-            "model": model, "rows in": "memory, a sixth", "parts": 1, "passes": "", "one pass s": "",
+            "GB": gigabytes / 6, "limit GB": "", "model": model, "rows in": "memory, a sixth", "parts": 1, "passes": "", "one pass s": "",
             "fit s": small["fit"], "fit / passes": "", "gap": small["gap"], "resident GB": small["resident"],
             "address space GB": small["address space"],
         }  # fmt: skip
         for form in ("npy", "parquet"):
-            found = in_child("--parts", folder, form, model, limit)
+            found = in_child("--parts", folder, form, model, int(limit * 1e9))
             yield {
-                "model": model, "rows in": form, "parts": found["parts"], "passes": found["passes"],
+                "GB": gigabytes, "limit GB": limit, "model": model, "rows in": form, "parts": found["parts"], "passes": found["passes"],
                 "one pass s": found["one pass"], "fit s": found["fit"],
                 "fit / passes": found["fit"] / (found["passes"] * found["one pass"]), "gap": found["gap"],
                 "resident GB": found["resident"], "address space GB": found["address space"],
@@ -176,8 +176,7 @@ def main(gigabytes=3.0, limit=1.5, parent=None):
         )
     with tempfile.TemporaryDirectory(dir=parent) as folder:
         write(Path(folder), n_rows)
-        rows = results(folder, int(limit * 1e9))
-        table(f"{n_rows:,} rows of {N_COLUMNS} columns, {gigabytes:g} GB, under {limit:g} GB", rows)
+        table("Files larger than memory", results(folder, gigabytes, limit))
 
 
 if __name__ == "__main__":
