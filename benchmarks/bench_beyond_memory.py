@@ -153,14 +153,16 @@ def results(folder, gigabytes, limit):
     for model in MODELS:
         small = in_child("--memory", folder, model)
         yield {
-            "GB": gigabytes / 6, "limit GB": "", "model": model, "rows in": "memory, a sixth", "parts": 1, "passes": "", "one pass s": "",
+            "GB": gigabytes / 6, "limit GB": "",
+            "model": model, "rows in": "memory, a sixth", "parts": 1, "passes": "", "one pass s": "",
             "fit s": small["fit"], "fit / passes": "", "gap": small["gap"], "resident GB": small["resident"],
             "address space GB": small["address space"],
         }  # fmt: skip
         for form in ("npy", "parquet"):
             found = in_child("--parts", folder, form, model, int(limit * 1e9))
             yield {
-                "GB": gigabytes, "limit GB": limit, "model": model, "rows in": form, "parts": found["parts"], "passes": found["passes"],
+                "GB": gigabytes, "limit GB": limit,
+                "model": model, "rows in": form, "parts": found["parts"], "passes": found["passes"],
                 "one pass s": found["one pass"], "fit s": found["fit"],
                 "fit / passes": found["fit"] / (found["passes"] * found["one pass"]), "gap": found["gap"],
                 "resident GB": found["resident"], "address space GB": found["address space"],
