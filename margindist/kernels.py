@@ -368,20 +368,13 @@ class Pairs:
             sparse = _is_sparse_enough(X)
             self.rows = _prepare(kernel, X, _centre(kernel, X, sparse), sparse)
 
-    def __call__(self, which, others=slice(None), out=None):
-        """Return the values between the rows ``which`` and ``others``, which may be slices; in ``out``, if given."""
-        if not self.kernel.is_given:
-            return self._computed(which, others, out)
-        values = self._given(which, others)
-        if out is None:
-            return values
-        out[:] = values
-        return out
-
-    def _computed(self, which, others, out):
+    def __call__(self, which, others=slice(None)):
+        """Return the values between the rows ``which`` and ``others``, which may be slices."""
+        if self.kernel.is_given:
+            return self._given(which, others)
         left, right = self.rows.part(which), self.rows.part(others)
         n = left.values.shape[0]
-        values = np.empty((n, right.values.shape[0])) if out is None else out
+        values = np.empty((n, right.values.shape[0]))
 
         def compute(begin):
             part = slice(begin, begin + self._height)
@@ -389,6 +382,16 @@ class Pairs:
 
         self.each(compute, range(0, n, self._height))
         return values
+
+    def take(self, which):
+        """Return the rows ``which`` for :meth:`between`."""
+        return which if self.kernel.is_given else self.rows.part(which)
+
+    def between(self, rows, others):
+        """Return the values between rows that were taken and ``others``, computed by the thread that asks."""
+        if self.kernel.is_given:
+            return self._given(rows, others)
+        return _values(self.kernel, rows, self.rows.part(others))
 
     def each(self, work, items):
         """Return what ``work`` returns for each item, in order; in threads, if there may be several."""

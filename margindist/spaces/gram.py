@@ -32,7 +32,7 @@ from margindist.spaces.rows import as_matrix
 
 _CHEAP = 64  # features up to which a kernel value takes no longer than to keep it
 _STRIP = 256  # rows of the matrix evaluated at a time
-_RANGE = 8192  # entries of a sum of columns that one thread adds up
+_RANGE = 1024  # entries of columns that one thread works on at a time: a strip of them stays in its cache
 
 
 @njit(cache=True, nogil=True)
@@ -41,6 +41,14 @@ def _add_rows(values, which, coef, out, begin, end):
         row, scale = values[which[k]], coef[k]
         for j in range(begin, end):
             out[j] += scale * row[j]
+
+
+@njit(cache=True, nogil=True)
+def _copy_rows(values, which, into, slots, begin):
+    for k in range(len(which)):
+        row, copy = values[which[k]], into[slots[k]]
+        for j in range(len(row)):
+            copy[begin + j] = row[j]
 
 
 @njit(cache=True, nogil=True)
@@ -144,7 +152,7 @@ class CachedGram:
 
     def _forget(self):
         """Keep no column."""
-        self._cache = self._strip = np.empty((0, self.n))
+        self._cache = np.empty((0, self.n))
         self._slot = np.full(self.n, -1)  # where a column is kept
         self._owner = np.full(self._n_slots, -1)  # whose column a slot holds
         self._used = np.zeros(self._n_slots, dtype=np.int64)  # when it was last asked for
@@ -153,7 +161,6 @@ class CachedGram:
     def _make_room(self):
         """Reserve memory for columns, which the system gives only to those that are written."""
         self._cache = np.empty((self._n_slots, self.n))
-        self._strip = np.empty((self._height, self.n))
 
     def whole(self):
         """Return the whole matrix if it fits into the limit, else this provider.
@@ -203,34 +210,40 @@ class CachedGram:
             self._used[slots[known]] = self._clock
             self._on_ranges(lambda a, b: _add_rows(self._cache, slots[known], coef[known], out, a, b))
             missing, coef, again = which[~known], coef[~known], again[~known]
-            for begin in range(0, len(missing), self._height):
-                part = missing[begin : begin + self._height]
-                values = self._pairs(part, out=self._strip[: len(part)])
-                scales, every = coef[begin : begin + self._height], np.arange(len(part))
-                self._on_ranges(lambda a, b, *about: _add_rows(*about, out, a, b), values, every, scales)
-                self._keep(part, values, np.flatnonzero(again[begin : begin + self._height]))
+            for begin in range(0, len(missing), _STRIP):
+                part = slice(begin, begin + _STRIP)
+                self._add_computed(missing[part], coef[part], out, np.flatnonzero(again[part]))
 
-    def _on_ranges(self, work, *about):
-        """Call ``work(begin, end, *about)`` for ranges of all rows."""
-        ranges = range(0, self.n, _RANGE)
-        self._pairs.each(lambda begin: work(begin, min(begin + _RANGE, self.n), *about), ranges)
+    def _add_computed(self, which, coef, out, worth):
+        """Compute columns, add them to ``out``, and keep those that are worth it."""
+        slots = self._places(len(worth))
+        worth, every = worth[: len(slots)], np.arange(len(which))
+        rows = self._pairs.take(which)
+
+        def work(begin, end):
+            values = self._pairs.between(rows, slice(begin, end))
+            _add_rows(values, every, coef, out[begin:end], 0, end - begin)
+            _copy_rows(values, worth, self._cache, slots, begin)
+
+        self._on_ranges(work)
+        evicted = self._owner[slots]
+        self._slot[evicted[evicted >= 0]] = -1
+        self._owner[slots], self._slot[which[worth]], self._used[slots] = which[worth], slots, self._clock
+
+    def _on_ranges(self, work):
+        """Call ``work(begin, end)`` for ranges of all rows."""
+        self._pairs.each(lambda begin: work(begin, min(begin + _RANGE, self.n)), range(0, self.n, _RANGE))
 
     def image(self, coef):
         """Return the product with coefficients that may be zero for most rows."""
         return _image(self, coef, np.count_nonzero(self._slot[coef != 0.0] < 0))
 
-    def _keep(self, which, values, worth):
-        """Keep those columns that are worth it, in the place of the ones that were not asked for the longest."""
-        if len(worth) == 0:
-            return
+    def _places(self, n):
+        """Return up to ``n`` places for columns: of those not in use now, the ones not asked for the longest."""
         free = np.flatnonzero(self._used < self._clock)
-        if len(free) > len(worth):
-            free = free[np.argpartition(self._used[free], len(worth) - 1)[: len(worth)]]
-        worth = worth[: len(free)]
-        evicted = self._owner[free]
-        self._slot[evicted[evicted >= 0]] = -1
-        self._pairs.each(lambda k: np.copyto(self._cache[free[k]], values[worth[k]]), range(len(worth)))
-        self._owner[free], self._slot[which[worth]], self._used[free] = which[worth], free, self._clock
+        if n < len(free):
+            free = free[np.argpartition(self._used[free], n)[:n]]
+        return free
 
     def dot(self, V):
         """Return the product with a vector or a thin matrix; every kernel value is computed once."""
