@@ -192,7 +192,7 @@ def rounds():
         place.close()
 
 
-def growth(per_worker, found):
+def growth(per_worker):
     """Yield a row per number of workers, with equal rows on each."""
     for n_workers in (1, 2, 4):
         with cluster(n_workers) as client:
@@ -200,7 +200,6 @@ def growth(per_worker, found):
             X, y = persist(*generate(per_worker * n_workers, COLUMNS, 4 * n_workers))
             wait([X, y])
             row = measured(client, MODELS["LDM"], X, y)
-            found.append((n_workers, per_worker * n_workers, row))
             yield {"workers": n_workers, "rows": per_worker * n_workers, **row}
 
 
@@ -380,13 +379,13 @@ def main():
     asked = parser.parse_args()
     found = {}
     if "workers" in asked.sections or "paper" in asked.sections:
-        table(f"Two workers against one, {asked.rows:,} x {COLUMNS} float32", workers(asked.rows, found))
+        table("Two Dask workers against one", workers(asked.rows, found))
     if "rounds" in asked.sections:
-        table("A round without work, two workers", rounds())
+        table("A round without work, two Dask workers", rounds())
     if "growth" in asked.sections:
-        table("The same rows on every worker, LDM", growth(asked.rows // 10, []))
+        table("The same number of rows on every Dask worker, LDM", growth(asked.rows // 10))
     if "peers" in asked.sections:
-        table(f"Two workers, {asked.peer_rows:,} x {COLUMNS}", peers(asked.peer_rows))
+        table("Beside what else there is on Dask, two workers", peers(asked.peer_rows))
     if "paper" in asked.sections:
         table("On paper: 1e9 rows x 100 columns on 100 workers", paper(found))
     if asked.picture:

@@ -68,8 +68,8 @@ def gram_once(X):
 
 
 def measured(sizes, make, floor=None):
-    """Return a row per classifier and size; the exponents are in those of the largest size."""
-    rows, found = [], {}
+    """Yield a row per classifier and size; the exponents are in those of the largest size."""
+    found = {}
     for size in sizes:
         X, y = make(size)
         least = {} if floor is None else {floor.__name__.replace("_", " ") + " s": floor(X)}
@@ -84,9 +84,7 @@ def measured(sizes, make, floor=None):
                 row["exponent"] = float(np.polyfit(np.log(sizes), np.log(found[name]), 1)[0])
             else:
                 row["exponent"] = ""
-            rows.append(row)
-            print(row, file=sys.stderr, flush=True)
-    return rows
+            yield row
 
 
 def rows():

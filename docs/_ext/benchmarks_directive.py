@@ -7,7 +7,7 @@
     :table: hidden
     ```
 
-`curves` draws one column against another, a line for every value of `by`, a panel for every combination of `panels`.
+`curves` draws one column against another, a line for every value of `by`, a panel for every combination of `panels`, or one.
 `dots` draws one line of dots per row, a dot for each of the columns named, labelled by the columns of `rows`. Below
 stand the table (folded away with `:table: hidden`), the command that measures it again, the date, the machine and the
 versions.
@@ -154,7 +154,7 @@ class Benchmark(SphinxDirective):
         for ground, style in GROUNDS.items():
             with plt.style.context(style):
                 if "curves" in self.options:
-                    figure = curves(rows, self.options["curves"], self.options["by"], self.options["panels"])
+                    figure = curves(rows, self.options["curves"], self.options["by"], self.options.get("panels", []))
                 elif "dots" in self.options:
                     figure = dots(rows, self.options["dots"], self.options["rows"])
                 else:
