@@ -53,12 +53,13 @@ def test_without_a_data_folder_there_are_few_splits(monkeypatch, tmp_path):
     monkeypatch.delenv("MARGINDIST_DATA", raising=False)
     protocol._states.cache_clear()
     lines = []
-    asked = {"output": tmp_path, "only": ["iris/lssvm"], "jobs": 1, "say": lines.append}
-    assert reproduce(select(["study-main"]), **asked).done == 2
-    assert "2 splits" in lines[0]
+    asked = {"output": tmp_path, "only": ["iris/lssvm", "german/lssvm"], "jobs": 1, "say": lines.append}
+    summary = reproduce(select(["study-main"]), **asked)
+    assert (summary.done, summary.skipped) == (2, 0)  # nothing is planned for german, which is not there
+    assert "iris" in lines[0] and "2 splits" in lines[0]
     assert reproduce(select(["study-main"]), splits=3, **asked).done == 1
     monkeypatch.setattr(measuring, "here", lambda line, data_dir: True)
-    assert measuring.splits_of_bundled_data(select(["study-main"])) is None
+    assert measuring.bundled_part(select(["study-main"])) is None
     protocol._states.cache_clear()
 
 

@@ -7,7 +7,7 @@
     :table: hidden
     ```
 
-`curves` draws one column against another, a line for every value of `by`, a panel for every combination of `panels`, or one.
+`curves` draws one column against another, a line for every value of `by`, a panel for every combination of `panels`.
 `dots` draws one line of dots per row, a dot for each of the columns named, labelled by the columns of `rows`. Below
 stand the table (folded away with `:table: hidden`), the command that measures it again, the date, the machine and the
 versions.

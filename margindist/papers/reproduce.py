@@ -14,7 +14,7 @@ from margindist.papers import protocol
 from margindist.papers import study as own_study
 from margindist.papers.declarations import Experiment, experiments
 from margindist.papers.protocol import here
-from margindist.papers.study import splits_of_bundled_data, study
+from margindist.papers.study import bundled_part, study
 from margindist.runs import runner
 from margindist.runs.store import Cell, Result, Store
 from margindist.runs.wording import aligned, duration
@@ -241,10 +241,14 @@ def reproduce(
             f"sets here, at most {time_limit:g} s per cell; everything else is left out."
         )
     else:
-        bundled = None if splits else splits_of_bundled_data(chosen, data_dir)
-        if bundled is not None:
-            say(f"no data folder: what scikit-learn brings, {bundled} splits; --splits asks for more.")
-        cells = plan(chosen, only=only, splits=splits or bundled)
+        bundled = None if splits else bundled_part(chosen, data_dir)
+        if bundled is None:
+            cells = plan(chosen, only=only, splits=splits)
+        else:
+            names, splits = bundled
+            sets = ", ".join(sorted(names))
+            say(f"no data folder: {sets} from scikit-learn, {splits} splits; --splits asks for more.")
+            cells = [cell for cell in plan(chosen, only=only, splits=splits) if cell.dataset in names]
     store = store or output / "results.sqlite"
     with Store(store) as opened:
         if not resume:

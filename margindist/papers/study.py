@@ -88,16 +88,16 @@ def _candidates(families):
     return found
 
 
-def splits_of_bundled_data(chosen: Iterable[Experiment], data_dir: str | None = None) -> int | None:
-    """Return how many splits a machine runs that has only what scikit-learn brings; None if it has more.
+def bundled_part(chosen: Iterable[Experiment], data_dir: str | None = None) -> tuple[set[str], int] | None:
+    """Return which data sets a machine runs that has only what scikit-learn brings, and how many splits.
 
-    A first run then takes minutes. For other experiments than the study's it is None, too.
+    A first run then takes minutes. None if the machine has more, and for other experiments than the study's.
     """
     rules, chosen = declaration()["study"], list(chosen)
     if any(experiment.id not in study() for experiment in chosen):
         return None
     found = {line.key for experiment in chosen for line in experiment.data if here(line, data_dir)}
-    return rules["bundled_splits"] if found <= set(rules["bundled"]) else None
+    return (found, rules["bundled_splits"]) if found <= set(rules["bundled"]) else None
 
 
 def evaluate(cell: Cell, experiment: Experiment, *, data_dir: str | None = None) -> Result:
