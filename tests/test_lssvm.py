@@ -289,3 +289,13 @@ def test_conjugate_gradients_end_where_rounding_has_the_upper_hand():
     with pytest.warns(ConvergenceWarning):
         model = LSSVMClassifier(C=1e6, solver="cg", max_iter=5000).fit(X, np.arange(8) % 2)
     assert model.duality_gap_ > model.tol and model.n_iter_ < 1000
+
+
+@pytest.mark.parametrize("space", ["dual", "empirical"])
+@pytest.mark.parametrize("shape", [(40, 60), (60, 40)])
+def test_conjugate_gradients_end_soon_after_a_factorisation_would_have(rng, shape, space):
+    X = rng.random(shape)
+    weights = 10 ** rng.uniform(-6, 6, len(X))
+    y = X @ rng.normal(size=shape[1]) > 0
+    model = LSSVMClassifier(C=0.01, solver="cg", space=space).fit(X, y, sample_weight=weights)
+    assert model.duality_gap_ <= model.tol and model.n_iter_ <= 40

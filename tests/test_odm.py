@@ -726,3 +726,26 @@ def test_quasi_newton_steps_come_first_and_hand_over(many_columns):
 def test_quasi_newton_steps_have_the_same_bits_for_any_number_of_threads(many_columns):
     one, two = (ODMClassifier(tol=1e-2, n_jobs=jobs).fit(*many_columns) for jobs in (1, 2))
     assert np.array_equal(one.coef_, two.coef_)
+
+
+# ---------------------------------------------------------------------- steps that would lead astray
+
+
+def test_an_exact_step_does_not_go_beyond_a_sharp_bend():
+    def along(t):  # falls until 1.0004, from where on it rises steeply
+        return {"slope": 1e3 * (t - 1.001) + 1e12 * max(0.0, t - 1.0004), "bend": 1e3 if t < 1.0004 else 1e12}
+
+    step = newton.exact_step(np.zeros(2), np.full(2, 1e-9), along(0.0)["slope"])
+    asked = next(step)
+    with pytest.raises(StopIteration) as end:
+        while True:
+            asked = step.send(along(asked.args[-1]))
+    assert 0.9 < end.value.value <= 1.0004
+
+
+def test_joint_steps_that_are_all_rounding_are_not_taken():
+    rng = np.random.default_rng(0)
+    X = 1e6 * rng.standard_normal((60, 8)) * 10 ** rng.uniform(-4, 4, 8)
+    with pytest.warns(ConvergenceWarning):
+        model = ODMClassifier(lam=65536.0, mu=0.2, theta=0.99, solver="newton").fit(X, rng.integers(0, 3, 60))
+    assert np.isfinite(model.objective_history_).all()

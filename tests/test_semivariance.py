@@ -215,3 +215,11 @@ def test_bound_of_an_estimator_scales_its_margins(kernel):
         assert bound == pytest.approx(semivariance_bound(scaled, len(y) ** -0.5))
     with pytest.raises(ValueError, match="for two classes"):
         generalization_bound(MSVMAvClassifier().fit(X[:9], [0, 1, 2] * 3), X[:9], [0, 1, 2] * 3)
+
+
+def test_objective_is_that_of_the_stored_coefficients(rng):
+    X = 1e4 * rng.integers(-9, 10, (60, 20))
+    K, signs = X @ X.T, rng.choice([-1.0, 1.0], 60)
+    model = MSVMAvClassifier(alpha=256.0, kernel="precomputed").fit(K, signs)
+    z = signs * model.decision_function(K)
+    assert_allclose(model.objective_, np.mean(np.maximum(0.0, z.mean() - z) ** 2) / z.mean() ** 2, rtol=1e-9)

@@ -68,9 +68,9 @@ class LSSVMClassifier(MarginClassifier):
         Whether there is a bias, which is not penalised.
     solver : {"auto", "cholesky", "cg"}, default="auto"
         For ``kernel="linear"``: "cholesky" takes O(n_samples n_features²) (or the other way round, if there are more
-        features than samples), "cg" (conjugate gradients) a hundred passes or so over the stored values; "auto" is
-        "cg" for sparse data with more than 5,000 samples and features. Other kernels always use one Cholesky
-        factorisation.
+        features than samples), "cg" (conjugate gradients) a hundred passes or so over the stored values, or what a
+        Cholesky factorisation would have taken and a few passes more; "auto" is "cg" for sparse data with more than
+        5,000 samples and features. Other kernels always use one Cholesky factorisation.
     tol : float, default=1e-8
         Relative duality gap at which "cg" stops.
     max_iter : int, default=1000
@@ -303,18 +303,17 @@ class LSSVMClassifier(MarginClassifier):
         except ArithmeticError as error:
             raise self._digits_lost(error) from error
         if space.n_columns is not None:
-            solutions = [quietly(self._go_on, data, signs, found) for signs, found in zip(targets, solutions)]
+            shared = {}
+            solutions = [quietly(self._go_on, data, signs, found, shared) for signs, found in zip(targets, solutions)]
         self._warn_unless_converged(solutions)
         return solutions
 
-    def _go_on(self, data, signs, found):
-        """Return a solution that has lost its digits, or what conjugate gradients reach as quickly if nearer."""
+    def _go_on(self, data, signs, found, shared):
+        """Return a solution that has lost its digits, or what conjugate gradients reach if that is nearer."""
         if found.status is Status.OPTIMAL:
             return found
-        rank = min(data.X.shape)  # without rounding, so many steps would do
-        most = min(self.max_iter, max(30, min(5 * rank, 200), 3 * rank))
         rows = as_rows(data.X, self.fit_intercept)
-        problem, options = self._by_products(rows, signs, data, most)
+        problem, options = self._by_products(rows, signs, data, shared)
         if least_squares.rounding_floor(problem, options, found) > self.tol:
             return found
         try:
@@ -359,16 +358,19 @@ class LSSVMClassifier(MarginClassifier):
 
     def _solve_by_cg(self, data, X, y):
         rows = as_rows(data.X, self.fit_intercept)
+        shared = {}
 
         def solve(k, signs, report):
-            return least_squares.solve(*self._by_products(rows, signs, data, self.max_iter, report))
+            return least_squares.solve(*self._by_products(rows, signs, data, shared, report))
 
         return self._solve_each(solve, data.codes, X, y)
 
-    def _by_products(self, rows, signs, data, max_iter, report=None):
+    def _by_products(self, rows, signs, data, shared, report=None):
         """Return one two-class problem, and the options, for conjugate gradients."""
-        choices = {"feature_weights": data.sample_weights} if self.space == "empirical" else {}
-        return self._problem(rows, signs, data), Options(self.tol, max_iter, report=report, choices=choices)
+        choices = {"shared": shared}
+        if self.space == "empirical":
+            choices["feature_weights"] = data.sample_weights
+        return self._problem(rows, signs, data), Options(self.tol, self.max_iter, report=report, choices=choices)
 
     def _problem(self, where, signs, data):
         return Problem(LeastSquares(float(self.C)), where, signs, data.weights)

@@ -163,7 +163,12 @@ class MSVMAvClassifier(MarginClassifier):
             return semivariance.solve(problem, Options(self.tol, self.max_iter, report=report))
 
         rounds = self._solve_each(solve, data.codes, X, y, space=space)
-        self._store(space, [features.coefficients(r.coef) for r in rounds])
+        coefs = np.array([features.coefficients(r.coef) for r in rounds])
+        if features.spectrum is not None:  # features lack what is small beside the largest kernel value; scores do not
+            objective = SemiVariance(self.alpha, self.beta, features.metric)
+            margins = np.array(self._sign_vectors(data.codes)) * space.image(coefs.T).T
+            rounds = [r._replace(objective=objective.value(z, data.weights)) for r, z in zip(rounds, margins)]
+        self._store(space, coefs)
         return self._store_rounds(rounds)
 
     def _store_rounds(self, rounds):

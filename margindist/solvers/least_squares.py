@@ -18,6 +18,8 @@ factorisation of d × d, whatever the number of targets.
 (Suykens' system), solved by one Cholesky factorisation for the right sides 1 and y.
 
 **Conjugate gradients** (many features, sparse). Products with the rows only, preconditioned by the diagonal of B + I/C.
+Where they have taken as long as a Cholesky factor of B + I/C would, or of its counterpart with the rows' inner
+products, that is made and preconditions the rest: only rounding is left to correct then.
 
 **Certificate.** :math:`\alpha_i = C s_i e_i` is dual feasible for every w with its own bias, and then
 :math:`P(w, b) - D(\alpha) = \tfrac12 \|w - \sum_i \alpha_i \varphi(x_i)\|^2`: half the squared residual of the system
@@ -43,6 +45,7 @@ columns' form needs to know of it. A solution found from :math:`K S K` is certif
 :math:`w_j = \sqrt{s_j} (K\beta)_j`: products with K round by much less than those with its square.
 """
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -52,11 +55,17 @@ from scipy.linalg.blas import dsymm
 from margindist.solvers._kernel_certificate import material, rounding
 from margindist.solvers._solution import Solution, Status, conclude, relative
 from margindist.solvers.conjugate_gradients import conjugate_gradients
+from margindist.solvers.newton import nearest_cholesky
 from margindist.spaces.rows import (
+    BLAS,
+    DenseRows,
     add_rows,
     gram,
+    gram_operations,
+    inner_products,
     n_columns,
     n_rows,
+    n_stored,
     products,
     row_range,
     scatter,
@@ -78,8 +87,10 @@ __all__ = [
 ]
 
 _PATIENCE = 30  # steps of conjugate gradients, and more the more there could be, that do not halve the residual
+_FACTOR_PATIENCE = 10  # the same with a factor of the matrix: without rounding, one step would do
 _REFINEMENTS = 5  # corrections of a solution at most
 _MOST_PRODUCTS = 1000
+_LARGEST_FACTOR = 5000  # order above which no factor preconditions conjugate gradients (200 MB)
 _STRIP_VALUES = 2**22  # transformed features in memory at a time
 
 
@@ -182,7 +193,7 @@ def certify_weights(problem, options, w, multipliers):
 
 def rounding_floor(problem, options, found):
     """Return the relative gap that rounding leaves to weights with multipliers like these, in :func:`solve`."""
-    (feature_weights,) = options.chosen(feature_weights=None)
+    feature_weights, _ = options.chosen(feature_weights=None, shared=None)
     features = _Features(problem, feature_weights)
     astray = features._astray(features._lengths(), found.dual)
     return relative(0.5 * astray**2, found.objective)
@@ -196,7 +207,8 @@ def solve(problem, options, start=None):
     problem : Problem
         :class:`~margindist.objectives.LeastSquares` on rows, with a constant column if there is to be a bias.
     options : Options
-        One iteration is a product. The choice "feature_weights", one per row, asks for the empirical feature space.
+        One iteration is a product. The choice "feature_weights", one per row, asks for the empirical feature space;
+        "shared" is a dict that keeps what serves other targets too.
     start : Solution, optional
         Not used.
 
@@ -204,17 +216,19 @@ def solve(problem, options, start=None):
     -------
     Solution; the bias, if any, is the last coefficient
     """
-    (feature_weights,) = options.chosen(feature_weights=None)
+    feature_weights, shared = options.chosen(feature_weights=None, shared=None)
     tol, max_iter, report = options.tol, options.limit(_MOST_PRODUCTS), options.report
-    features = _Features(problem, feature_weights)
-    inverse = features.inverse_diagonal()
+    features = _Features(problem, feature_weights, {} if shared is None else shared)
+    precondition = features.diagonal_inverse()
+    factor_at = max(_PATIENCE, features.factor_cost())  # products
     w, n_iter, ended, found = np.zeros(features.size()), 0, Status.OPTIMAL, None
     # Without rounding, as many steps as there are rows or columns, whichever are fewer, and one more would do.
     patience = _PATIENCE + min(n_rows(features.rows), n_columns(features.rows))
-    for _ in range(_REFINEMENTS):  # the recurrence drifts by rounding: start again from where it led
+    restarts = 0
+    while restarts < _REFINEMENTS:  # the recurrence drifts by rounding: start again from where it led
         errors, _ = features.errors(w)
         residual = features.transposed(features.prices * errors) - w
-        steps = conjugate_gradients(features.product, residual, lambda vector: inverse * vector, w)
+        steps = conjugate_gradients(features.product, residual, precondition, w)
         least, halved_at = np.inf, n_iter
         for w, residual, _, length in steps:
             errors -= length * features.change
@@ -226,14 +240,21 @@ def solve(problem, options, start=None):
                 ended = Status.STOPPED
             elif gap > 0.5 * tol and n_iter == max_iter:
                 ended = Status.ITERATION_LIMIT
-            if ended is not Status.OPTIMAL or gap <= 0.5 * tol or n_iter - halved_at > patience:
+            if ended is not Status.OPTIMAL or gap <= 0.5 * tol or n_iter - halved_at > patience or n_iter >= factor_at:
                 break
             n_iter += 1
+        if ended is Status.OPTIMAL and gap > 0.5 * tol and n_iter >= factor_at:
+            factor_at = np.inf
+            with contextlib.suppress(LinAlgError):  # the diagonal will have to do
+                precondition = features.factor_inverse()
+                patience = _FACTOR_PATIENCE
+            continue
         now = features.certify(w.copy())
         nearer = found is None or now.gap * now.objective < 0.5 * found.gap * found.objective
         found = now if found is None or now.gap * now.objective < found.gap * found.objective else found
         if ended is not Status.OPTIMAL or found.gap <= tol or not nearer:
             break
+        restarts += 1
     return conclude(found._replace(n_iter=max(n_iter, 1)), tol, ended)
 
 
@@ -298,8 +319,9 @@ def path_gram(problem, fit_bias):
 class _Features:
     """The rows as they are, or mapped into the empirical feature space of the linear kernel; no constant column."""
 
-    def __init__(self, problem, feature_weights):
+    def __init__(self, problem, feature_weights, shared=None):
         objective, rows, self.target, self.weights = problem
+        self._shared = {} if shared is None else shared
         self.rows = rows._replace(bias=0.0)
         self.centre = bool(rows.bias)  # whether there is a bias, and errors have the mean zero
         self.prices = objective.prices(self.weights)
@@ -311,9 +333,7 @@ class _Features:
 
     def product(self, w):
         """Return (I + C B) w."""
-        self.change = self.times(w)
-        if self.centre:
-            self.change -= self.weights @ self.change / self.weights.sum()
+        self.change = self._centred(self.times(w))
         return w + self.transposed(self.prices * self.change)
 
     def columns(self, w):
@@ -333,14 +353,75 @@ class _Features:
         scores(self.rows, columns, out := np.empty(n_rows(self.rows)))
         return np.sqrt(self.feature_weights) * out
 
-    def inverse_diagonal(self):
-        """Return the inverse of the diagonal of I + C B, or 1 where that would cost a Gram matrix."""
+    def diagonal_inverse(self):
+        """Return what divides by the diagonal of I + C B; a copy where that diagonal would cost a Gram matrix."""
         if self.feature_weights is not None:
-            return np.ones(self.size())
+            return np.copy
         diagonal = sum_of_squares(self.rows, self.prices)
         if self.centre:
             diagonal -= self._sum(self.prices) ** 2 / self.prices.sum()
-        return 1.0 / (1.0 + np.maximum(diagonal, 0.0))
+        inverse = 1.0 / (1.0 + np.maximum(diagonal, 0.0))
+        return lambda vector: inverse * vector
+
+    def factor_cost(self):
+        """Return how many products :meth:`factor_inverse` costs; infinite where its matrix would be too large."""
+        m, d = n_rows(self.rows), n_columns(self.rows)
+        sweeps = 2.0 * n_stored(self.rows)
+        if self.feature_weights is not None:
+            order, making = m, self._inner_cost() + m**3 / BLAS
+            sweeps *= 2.0
+        elif d <= m:
+            order, making = d, gram_operations(self.rows)
+        else:
+            order, making = m, self._inner_cost()
+        return (making + order**3 / (3.0 * BLAS)) / (2.0 * sweeps) if order <= _LARGEST_FACTOR else np.inf
+
+    def _inner_cost(self):
+        """Return what the inner products of all rows cost, in operations on stored values, at most."""
+        m = n_rows(self.rows)
+        return m * m * n_columns(self.rows) / BLAS if isinstance(self.rows, DenseRows) else m * n_stored(self.rows)
+
+    def factor_inverse(self):
+        """Return what multiplies with the inverse of I + C B, but for rounding.
+
+        With Z the centred rows times the roots of their prices, that is (I + Z'Z)⁻¹; with fewer rows than columns it is
+        v − Z'(I + ZZ')⁻¹Zv (Woodbury).
+        """
+        by_rows = self.feature_weights is None and n_rows(self.rows) < n_columns(self.rows)
+        if "factor" not in self._shared:
+            system = self._system(by_rows)
+            system[np.diag_indices_from(system)] += 1.0
+            self._shared["factor"] = nearest_cholesky(system)
+        factor, roots = self._shared["factor"], np.sqrt(self.prices)
+        if not by_rows:
+            return lambda vector: cho_solve(factor, vector, check_finite=False)
+
+        def invert(vector):
+            inner = cho_solve(factor, roots * self._centred(self.times(vector)), check_finite=False)
+            return vector - self._sum(self._centred_back(roots * inner))
+
+        return invert
+
+    def _system(self, by_rows):
+        """Return Z'Z or ZZ' (lower triangle)."""
+        everything = np.arange(n_rows(self.rows))
+        if self.feature_weights is None and not by_rows:
+            mean = self._sum(self.weights) / self.weights.sum()
+            return scatter(self.rows, everything, self.prices, mean if self.centre else np.zeros_like(mean))
+        products = inner_products(self.rows, everything, everything)
+        roots = np.sqrt(self.prices)
+        if by_rows:
+            return self._centred(self._centred(products).T) * np.outer(roots, roots)
+        Z = self._centred(products * np.sqrt(self.feature_weights)) * roots[:, None]
+        return Z.T @ Z
+
+    def _centred(self, scores):
+        """Return scores, or the columns of a matrix of them, without their weighted mean, if there is a bias."""
+        return scores - self.weights @ scores / self.weights.sum() if self.centre else scores
+
+    def _centred_back(self, scales):
+        """Return the transpose of :meth:`_centred` times a vector."""
+        return scales - scales.sum() * (self.weights / self.weights.sum()) if self.centre else scales
 
     def errors(self, w):
         """Return what the scores lack of the targets, and the bias; their mean is zero to the last digits."""

@@ -52,7 +52,8 @@ from margindist.spaces.rows import (
 _MOST_STEPS = 1000
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
-_STEP_ERROR = 1e-3  # of a step's length: what it leaves of the slope is small beside what the step takes away
+_STEP_ERROR = 1e-3  # of the slope along a step: what is left of it is small beside what the step takes away
+_MOST_TRIALS = 100  # of a step's length
 _FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
 _PATIENCE = 3  # steps without a decrease after which rounding is all that is left
 _MOST_SLOW = 50  # steps that neither halve the gap nor take a hundredth off the value: by then it is rounding, too
@@ -149,7 +150,7 @@ def _rounds(objective, options, start, method, in_files):
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
             break
         dw = yield from direction(now, gradient)
-        step = yield from exact_step(w, dw, total)
+        step = yield from exact_step(w, dw, gradient @ dw, total)
         w = w + step * dw  # margins are computed anew: the rounding of long steps would stay in the certificate
     if not in_files:
         found = yield Round("multipliers", (None if best.coef is w else best.coef, total), best.coef)
@@ -172,25 +173,29 @@ class _Milestones:
         return self._steps
 
 
-def exact_step(w, dw, *args):
+def exact_step(w, dw, first, *args):
     """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t.
 
-    Parts answer to ``along(dw, t, *args)`` and then ``slopes(t, *args)`` with the loss's derivatives along dw.
+    ``first`` is the slope at t = 0. It is the slope that has to become small, not the change of t: where the curvature
+    grows a millionfold at an edge, the least bit beyond the root can lead above the start. Parts answer to ``along(dw,
+    t, *args)`` and then ``slopes(t, *args)`` with the loss's derivatives along dw.
     """
     linear, square = w @ dw, dw @ dw
     low, high, t = 0.0, np.inf, 1.0
     here = yield Round("along", (dw, t, *args))
-    for _ in range(100):
+    for _ in range(_MOST_TRIALS):
         slope, bend = here["slope"] + linear + t * square, here["bend"]
+        if abs(slope) <= _STEP_ERROR * abs(first):
+            return t
         low, high = (t, high) if slope < 0.0 else (low, t)
         ahead = t - slope / (bend + square)
-        if not low <= ahead <= high:
+        if not low < ahead < high:
             ahead = 0.5 * (low + high)
-        if abs(ahead - t) <= _STEP_ERROR * t:
-            return ahead
+        if ahead == t:
+            break
         t = ahead
         here = yield Round("slopes", (t, *args))
-    return t
+    return low  # rounding hides the root: up to here P falls
 
 
 def _choose(shape, method, in_files):
@@ -225,7 +230,7 @@ class _Factor:
         self._gram = self._gram + now["gram"]
         system = self._gram.copy()
         system.flat[:: len(system) + 1] += 1.0
-        return -cho_solve(_cholesky(system), gradient, check_finite=False)
+        return -cho_solve(nearest_cholesky(system), gradient, check_finite=False)
 
 
 class _RowFactor:
@@ -276,7 +281,7 @@ class _Conjugate:
         return gradients.solution
 
 
-def _cholesky(system):
+def nearest_cholesky(system):
     """Return the Cholesky factor of a positive definite matrix, of a slightly larger one where rounding asks for it.
 
     Only the lower triangle is looked at. What is added makes shorter steps, which still descend.
@@ -392,7 +397,7 @@ class SmoothPart:
         active = np.flatnonzero(self._curvatures)
         system = square_part(self._shared["products"], active)
         system.flat[:: len(active) + 1] += 1.0 / self._curvatures[active]
-        factor = _cholesky(system)
+        factor = nearest_cholesky(system)
         images = some_scores(rows, active, gradient, np.empty(len(active)))
         coefs = cho_solve(factor, images, overwrite_b=True, check_finite=False)
         return {"direction": add_rows(rows, active, coefs, -gradient)}

@@ -55,6 +55,7 @@ _STALLED = 150  # steps in which neither the gap was halved nor the value fell b
 _FEWEST = 20  # fewer such steps are enough, but not fewer than this,
 _STALLED_WORK = 3000  # where they took as long as so many passes over the rows: those, too, could be made instead
 _HEAVIEST = 3.0  # rows that a row counts for at most: weights need not be counts
+_MOST_TRIALS = 40  # of a step's length
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
 _VAIN_PRODUCTS = 40  # of them without halving the least residual: rounding has the upper hand
@@ -158,6 +159,9 @@ class ProximalNewton:
                 if not np.vdot(G, dW) < 0.0:  # all rounding
                     dW = -G
                 step, U = self._search(blocks, W, U, dW, ahead, V)
+                self.stalled = done = step == 0.0
+                if done:
+                    break
                 W += step * dW
             blocks, ahead = ahead, blocks
             if done:  # scores were added up step by step: what is certified are those of W itself
@@ -171,21 +175,23 @@ class ProximalNewton:
     def _search(self, blocks, W, U, dW, ahead, V):
         """Return a step along dW where the slope has fallen below half its first value, and the scores there.
 
-        ``ahead`` and V hold what the scores U lead to, and afterwards what those there do.
+        ``ahead`` and V hold what the scores U lead to, and afterwards what those there do. Where no step is found, be
+        it ever so short, the slope is all rounding: then the step is zero, for any other would lead astray.
         """
         dU = self.X @ dW
         linear, square = np.vdot(W, dW), np.vdot(dW, dW)
         first = np.vdot(V, dU) - linear
         low, high, t = 0.0, np.inf, 1.0
-        for _ in range(40):
-            taken, there = t, U + t * dU
+        for _ in range(_MOST_TRIALS):
+            there = U + t * dU
             _proximal(self.losses, blocks, self.width, there, ahead, V)
             now = linear + t * square - np.vdot(V, dU)
             if abs(now) <= 0.5 * first:
-                break
+                return t, there
             low, high = (t, high) if now < 0.0 else (low, t)
             t = 0.5 * (low + high) if np.isfinite(high) else 2.0 * t
-        return taken, there
+        _proximal(self.losses, blocks, self.width, U, ahead, V)
+        return 0.0, U
 
     def _direction(self, blocks, G):
         """Return the Newton step against the gradient G."""
