@@ -584,6 +584,22 @@ def test_quotes(write):
     assert "line 3: unexpected end of data within the quotes" in refusal(write("t.csv", late))
 
 
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_fields_of_every_length_wherever_words_of_eight_bytes_end(write, ending):
+    digits = ["1234567890123456789012"[:k] for k in range(1, 23)]
+    numbers = [
+        *digits,
+        *(f"-{whole}.{whole[::-1]}" for whole in digits),
+        *(f"{whole}e-{len(whole)}" for whole in digits),
+    ]
+    words = [f"{'ab:/'[k % 4] * (k % 20 + 1)}é" for k in range(len(numbers))]
+    rows = [f"{number},{word}" for number, word in zip(numbers, words)]
+    for last in range(2, len(rows) + 1):
+        table = read_file(write("t.csv", "a,b" + ending + ending.join(rows[:last])), target=False).X
+        assert table["a"].tolist() == list(map(float, numbers[:last]))
+        assert table["b"].tolist() == words[:last]
+
+
 def test_bad_lines_are_named_wherever_they_are(write):
     good = "1.5,red\n" * 300_000
     assert "line 300003: expected 2 fields, got 3" in refusal(write("t.csv", "a,b\n" + good + "\n1,2,3\n" + good))

@@ -21,12 +21,13 @@ from margindist.datasets.dataset import (
     Text,
     counted,
 )
-from margindist.datasets.fields import ALL_TEXT, BLANKS, BOM, Layout, cut, read_blocks, same_bytes, to_number
+from margindist.datasets.fields import ALL_TEXT, BLANKS, BOM, Layout, cut, read_blocks, to_number, word_at
 from margindist.datasets.spelled import interpret
 
 _SAMPLE_ROWS = 50
 _FEW_WORDS = 0.2  # a column with a smaller share of words looks like a column of numbers
 _FEW_LEVELS = 256  # room for so many different texts to begin with
+_FREE, _LOWER_HALF, _UPPER_HALF = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
 _DELIMITERS = b"\t;|,"
 _POINT, _COMMA = b".,"
 
@@ -205,43 +206,73 @@ def _extend(columns, block, skipped):
             numbers += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True, nogil=True, forceinline=True)
+def _some_bytes(text, start, size):
+    """Return fewer than eight bytes as one word, the first of them lowest."""
+    if start + 8 <= len(text):
+        return word_at(text, start) & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
+    word = np.uint64(0)
+    for k in range(size):
+        word |= np.uint64(text[start + k]) << np.uint64(8 * k)
+    return word
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def _hash(text, start, end, seed):
-    key = np.uint64(14695981039346656037 + seed)  # FNV-1a
-    for k in range(start, end):
-        key = (key ^ np.uint64(text[k])) * np.uint64(1099511628211)
-    return key ^ (key >> np.uint64(32))
+    factor, half = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
+    key = np.uint64(seed) + np.uint64(end - start)
+    while start + 8 <= end:
+        key = (key ^ word_at(text, start)) * factor
+        key ^= key >> half
+        start += 8
+    key = (key ^ _some_bytes(text, start, end - start)) * factor
+    return key ^ (key >> half)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _same_text(text, start, other, other_start, size):
+    while size >= 8:
+        if word_at(text, start) != word_at(other, other_start):
+            return False
+        start, other_start, size = start + 8, other_start + 8, size - 8
+    return _some_bytes(text, start, size) == _some_bytes(other, other_start, size)
 
 
 @njit(cache=True, nogil=True)
 def _number_levels(text, starts, ends, doubled, row, slots, keys, flags, level_ends, pool, count, codes):
     """Give fields of a column, from a row on, the number of their level; add new levels while there is room.
 
-    ``slots`` is a hash table (open addressing, a power of two, -1 where free); level ``k`` has the key ``keys[k]``
-    and is ``pool[level_ends[k] : level_ends[k + 1]]``. Return the row that was reached and how many levels there are.
+    ``slots`` is a hash table (open addressing, a power of two, 0 where free) of the upper half of the key and, in the
+    lower half, the number of the level counted from 1; level ``k`` has the key ``keys[k]`` and is
+    ``pool[level_ends[k] : level_ends[k + 1]]``. Return the row that was reached and how many levels there are.
     """
     mask = np.uint64(len(slots) - 1)
     while row < len(starts):
         start, size = starts[row], ends[row] - starts[row]
-        key = _hash(text, start, ends[row], doubled[row])  # the same bytes never have the same key with another seed
+        key = _hash(text, start, ends[row], doubled[row])
         place = key & mask
-        while slots[place] >= 0:
-            level = slots[place]
-            if keys[level] == key:
+        while slots[place] != _FREE:
+            slot = slots[place]
+            if (slot ^ key) & _UPPER_HALF == _FREE:
+                level = np.int64(slot & _LOWER_HALF) - 1
                 first = level_ends[level]
-                if level_ends[level + 1] - first == size and same_bytes(text, start, pool, first, size):
+                if (
+                    level_ends[level + 1] - first == size
+                    and flags[level] == doubled[row]
+                    and _same_text(text, start, pool, first, size)
+                ):
                     break
             place = (place + np.uint64(1)) & mask
-        if slots[place] < 0:
+        if slots[place] == _FREE:
             first = level_ends[count]
             if count == len(keys) or first + size > len(pool):
                 break
             for k in range(size):
                 pool[first + k] = text[start + k]
             keys[count], flags[count], level_ends[count + 1] = key, doubled[row], first + size
-            slots[place] = count
             count += 1
-        codes[row] = slots[place]
+            slots[place] = (key & _UPPER_HALF) | np.uint64(count)
+        codes[row] = np.int64(slots[place] & _LOWER_HALF) - 1
         row += 1
     return row, count
 
@@ -251,9 +282,9 @@ def _place(keys, slots):
     mask = np.uint64(len(slots) - 1)
     for level in range(len(keys)):
         place = keys[level] & mask
-        while slots[place] >= 0:
+        while slots[place] != _FREE:
             place = (place + np.uint64(1)) & mask
-        slots[place] = level
+        slots[place] = (keys[level] & _UPPER_HALF) | np.uint64(level + 1)
 
 
 class _Levels:
@@ -264,7 +295,7 @@ class _Levels:
         self._keys = np.empty(_FEW_LEVELS, dtype=np.uint64)
         self._flags = np.empty(_FEW_LEVELS, dtype=np.bool_)
         self._ends = np.zeros(_FEW_LEVELS + 1, dtype=np.int64)
-        self._slots = np.full(4 * _FEW_LEVELS, -1, dtype=np.int32)
+        self._slots = np.zeros(4 * _FEW_LEVELS, dtype=np.uint64)
         self._pool = np.empty(16 * _FEW_LEVELS, dtype=np.uint8)
 
     def numbers(self, text, starts, ends, doubled):
@@ -296,7 +327,7 @@ class _Levels:
             size = 2 * self._count
             self._keys, self._flags = _longer(self._keys, size), _longer(self._flags, size)
             self._ends = _longer(self._ends, size + 1)
-            self._slots = np.full(4 * size, -1, dtype=np.int32)
+            self._slots = np.zeros(4 * size, dtype=np.uint64)
             _place(self._keys[: self._count], self._slots)
         n_bytes += self._ends[self._count]
         if n_bytes > len(self._pool):
