@@ -361,9 +361,8 @@ def first_difference(ours, theirs):
 def compare_arff(path, data):
     import arff
 
-    text = path.read_bytes().decode("utf-8-sig")
     try:
-        theirs = arff.loads(text)
+        theirs = arff.loads(path.read_bytes().decode("utf-8-sig"))
     except Exception as error:
         raise NotReadError from error
     columns, kinds = columns_of(data), [kind for _, kind in theirs["attributes"]]

@@ -30,7 +30,7 @@ for name in names:
     texts += pieces
     labels += [name.replace("_", " ")] * len(pieces)
 labels = np.array(labels)
-print(len(texts), "pieces of", len(names), "descriptions; the first:", texts[0], sep="\n")
+print(f"{len(texts)} pieces of {len(names)} descriptions; the first begins: {texts[0][:60]}")
 
 # %%
 # A pipeline with the vectoriser first: each fold of the cross-validation learns its own vocabulary.

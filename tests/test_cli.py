@@ -156,7 +156,7 @@ WRONG = [
     (["fit", "flowers.csv", "-o", "m", "--set", "C=abc"], 1, "C must be"),
     (["fit", "flowers.csv", "-o", "no/such/folder/m"], 1, "its folder does not exist"),
     (["predict", "flowers.csv", "flowers.csv"], 1, "flowers.csv"),
-    (["predict", "nothing.model", "flowers.csv"], 1, "nothing.model: no such file or directory."),
+    (["predict", "nothing.model", "flowers.csv"], 1, "nothing.model: there is no such file."),
     (["export", "flowers.csv", "-o", "m.onnx"], 1, "flowers.csv"),
     (["compare", "flowers.csv", "-o", "flowers.csv"], 2, "flowers.csv is read, or written to, already"),
     (["compare", "flowers.csv", "--csv", "flowers.csv"], 2, "name another place"),

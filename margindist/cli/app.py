@@ -140,6 +140,9 @@ def run(arguments=None):
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read our output has closed the pipe
         return 0
+    except FileNotFoundError as error:
+        _complain(f"{error.filename}: there is no such file." if error.filename else str(error), state)
+        return 1
     except OSError as error:
         named = error.filename is not None and error.strerror is not None
         _complain(f"{error.filename}: {error.strerror.lower()}." if named else str(error), state)
