@@ -198,7 +198,7 @@ def test_differences_verdicts_and_what_they_hang_on(store):
 def test_the_page_answers_first_and_says_what_is_missing(store, tmp_path):
     write_reports(store, list(study().values()), tmp_path)
     text = (tmp_path / "study.md").read_text()
-    in_order = ["as far as this study can tell", "| method |", "![", "## Condition by condition", "| condition |"]
+    in_order = ["as far as this study can show", "| method |", "![", "## Condition by condition", "| condition |"]
     assert sorted(in_order, key=text.index) == in_order
     assert "of 10,500 cells" in text
     assert "nothing yet of SVM, squared hinge; ODM; " in text

@@ -82,11 +82,10 @@ def _answer(tuned, folder):
     where = f"In {counts['better']} of {len(judged)} comparisons" if counts["better"] else "Nowhere"
     blocks = [
         Block("text", (
-            f"{where}, as far as this study can tell. A comparison sets a method with margin terms beside a "
+            f"{where}, as far as this study can show. A comparison sets a method with margin terms beside a "
             f"support vector machine with the same kernel, tuned as carefully, under one of {len(tuned)} conditions. "
             f"The method was better in {counts['better']} of {len(judged)}, practically alike in {counts['alike']} "
-            f"and worse in {counts['worse']}. The other {counts['open']} stay open: their data sets are too few to "
-            "tell."
+            f"and worse in {counts['worse']}. The other {counts['open']} stay open: their data do not decide."
         )),
         *_in_short(tuned),
         *_pictures(tuned, folder),
