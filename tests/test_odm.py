@@ -144,9 +144,8 @@ def test_the_whole_grid_converges_without_a_warning(mu, theta):
 
 def run_block(b, y, A, price, mu, theta, rival, ceiling):
     order, zeta = np.empty(len(b), np.int64), np.empty(len(b))
-    codes, prices = np.array([y]), np.array([price])
-    losses = multiclass.Losses(codes, 1.0 - theta, 1.0 + theta, prices, mu * prices, np.array([A]), len(b), 1.0)
-    n, S, beta = multiclass.block_step(losses, 0, b, A, rival, ceiling, order, zeta)
+    band = 1.0 - theta, 1.0 + theta
+    n, S, beta = multiclass.block_step(*band, price, mu * price, y, b, A, rival, ceiling, order, zeta)
     assert n == 0 or (zeta[:n] >= 0).all()
     assert beta >= 0 and pytest.approx(zeta[:n].sum(), rel=1e-12, abs=1e-14) == S
     full = np.zeros(len(b))

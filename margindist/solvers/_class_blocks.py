@@ -129,19 +129,18 @@ def _level(b, y, skip, A, D, q, order, zeta):
     """Lower the largest of ``b`` to a common level; return how many and the sum S of their multipliers."""
     k, n, total, t = len(b), 0, 0.0, -q
     count = 0
-    for l in range(k):
-        if l != y and l != skip and b[l] > t:
-            order[count] = l
-            count += 1
+    for l in range(k):  # without a branch, which nobody could foresee
+        order[count] = l
+        count += (b[l] > t) & (l != y) & (l != skip)
     while n < count:
-        best = n
+        best, highest = n, b[order[n]]
         for c in range(n + 1, count):
-            if b[order[c]] > b[order[best]]:
-                best = c
-        if b[order[best]] <= t:
+            if b[order[c]] > highest:
+                best, highest = c, b[order[c]]
+        if highest <= t:
             break
         order[n], order[best] = order[best], order[n]
-        total += b[order[n]]
+        total += highest
         n += 1
         t = (D * total - A * q) / (A + n * D)
     S = (q + t) / D if n > 0 else 0.0
@@ -158,17 +157,19 @@ def _level(b, y, skip, A, D, q, order, zeta):
 
 
 @njit(cache=True, nogil=True)
-def block_step(losses, i, b, A, rival, ceiling, order, zeta):
-    """Solve row i's dual; return how many classes of ``order`` have a ``zeta`` > 0, their sum S, and beta."""
-    y = losses.codes[i]
-    h = 0.5 / losses.prices[i]
-    q = losses.low - b[y]
+def block_step(low, high, price, above, y, b, A, rival, ceiling, order, zeta):
+    """Solve the dual of a row; return how many classes of ``order`` have a ``zeta`` > 0, their sum S, and beta.
+
+    It is told numbers, not the losses of all rows: to hand over a tuple of arrays takes longer than a step does.
+    """
+    h = 0.5 / price
+    q = low - b[y]
     n, S = _level(b, y, -1, A, A + h, q, order, zeta)
     top = ceiling if rival < 0 else b[rival]
-    F = top + losses.high - b[y]
+    F = top + high - b[y]
     if A * S <= F:
         return n, S, 0.0
-    E = (A if rival < 0 else 2.0 * A) + 0.5 / losses.above[i]
+    E = (A if rival < 0 else 2.0 * A) + 0.5 / above
     n, S = _level(b, y, rival, A, h + A * (E - A) / E, q - A * F / E, order, zeta)
     return n, S, max(0.0, (A * S - F) / E)
 
@@ -200,29 +201,30 @@ def store(blocks, i, n, order, zeta, beta):
 @njit(cache=True, nogil=True)
 def certify(losses, blocks, first, U):
     """Return the loss of this round, the true loss, and the Fenchel-Young sum, of the rows from ``first`` on."""
-    k = losses.n_classes
+    codes, low, high, prices, prices_above, _, k, _ = losses
+    begin, length, _, classes, zeta, betas, rivals, ceilings = blocks
     loss, true, total = 0.0, 0.0, 0.0
     for p in range(len(U)):
         i, u = first + p, U[p]
-        y, beta = losses.codes[i], blocks.beta[i]
+        y, r, beta = codes[i], rivals[i], betas[i]
         highest = -np.inf
         for l in range(k):
             if l != y and u[l] > highest:
                 highest = u[l]
-        top = blocks.ceiling[i] if blocks.rival[i] < 0 else u[blocks.rival[i]]
-        short = max(0.0, losses.low - u[y] + highest)
-        beyond = max(0.0, u[y] - top - losses.high)
-        really = max(0.0, u[y] - highest - losses.high)
-        below = losses.prices[i] * short * short
-        above = losses.above[i] * beyond * beyond
+        top = ceilings[i] if r < 0 else u[r]
+        short = max(0.0, low - u[y] + highest)
+        beyond = max(0.0, u[y] - top - high)
+        really = max(0.0, u[y] - highest - high)
+        below = prices[i] * short * short
+        above = prices_above[i] * beyond * beyond
         loss += below + above
-        true += below + losses.above[i] * really * really
+        true += below + prices_above[i] * really * really
         S = 0.0
-        for q in range(blocks.begin[i], blocks.begin[i] + blocks.length[i]):
-            S += blocks.zeta[q]
-            below -= blocks.zeta[q] * (losses.low - u[y] + u[blocks.classes[q]])
-        total += max(0.0, below + 0.25 * S * S / losses.prices[i])
+        for q in range(begin[i], begin[i] + length[i]):
+            S += zeta[q]
+            below -= zeta[q] * (low - u[y] + u[classes[q]])
+        total += max(0.0, below + 0.25 * S * S / prices[i])
         if beta > 0.0:
-            above -= beta * (u[y] - top - losses.high)
-        total += max(0.0, above + 0.25 * beta * beta / losses.above[i])
+            above -= beta * (u[y] - top - high)
+        total += max(0.0, above + 0.25 * beta * beta / prices_above[i])
     return loss, true, total

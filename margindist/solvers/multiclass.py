@@ -379,6 +379,7 @@ def _sweep(rows, losses, blocks, upper, W, order, first, used, quiet, stats):
     rows at the front of ``order`` moved more than ``quiet``: those to visit again.
     """
     k = W.shape[1]
+    codes, low, high, prices, above, lengths, n_classes, _ = losses
     b = np.empty(k)
     v = np.zeros(k)  # the row's old coefficients, then old minus new; zero again after every row
     rivals = np.empty(k, np.int64)
@@ -387,16 +388,18 @@ def _sweep(rows, losses, blocks, upper, W, order, first, used, quiet, stats):
     change = np.empty(k)
     for p in range(first, len(order)):
         i = order[p]
-        y = losses.codes[i]
-        A = losses.squares[i]
+        y = codes[i]
+        A = lengths[i]
         row_scores(rows, i, W, b)
         own_part(blocks, i, y, v)
         for l in range(k):  # the scores without the row's own part
             if v[l] != 0.0:
                 b[l] -= A * v[l]
-        n, S, beta = block_step(losses, i, b[: losses.n_classes], A, upper[i], blocks.ceiling[i], rivals, zeta)
+        n, S, beta = block_step(
+            low, high, prices[i], above[i], y, b[:n_classes], A, upper[i], blocks.ceiling[i], rivals, zeta
+        )
         if n > blocks.capacity[i]:
-            capacity = min(max(n, 2 * blocks.capacity[i]), losses.n_classes - 1)
+            capacity = min(max(n, 2 * blocks.capacity[i]), n_classes - 1)
             if used + capacity > len(blocks.zeta):
                 v[:] = 0.0
                 return p, used

@@ -38,13 +38,11 @@ from margindist.solvers._class_blocks import (
     block_step,
     certify,
     is_done,
-    own_part,
     relative_to,
     spread,
-    store,
 )
 from margindist.solvers.conjugate_gradients import conjugate_gradients
-from margindist.spaces.rows import gram, matrix, n_columns, n_rows, row_add
+from margindist.spaces.rows import gram, matrix, n_columns, n_rows, row_scatter
 
 _FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
 _LEAST_WIDTH = 1e-3  # the same of a row that has many times the price of others
@@ -365,26 +363,38 @@ def apply_factors(factors, R):
 @njit(cache=True, nogil=True)
 def _proximal(losses, blocks, width, U, ahead, V):
     """Fill ``ahead`` and its coefficients V with what the scores U lead to from ``blocks``."""
-    k = U.shape[1]
-    b, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
+    codes, low, high, prices, above, _, k, _ = losses
+    begin, length, _, classes, zeta, beta, rivals, ceilings = blocks
+    new_length, new_classes, new_zeta, new_beta = ahead.length, ahead.classes, ahead.zeta, ahead.beta
+    b, order, lowered = np.empty(k), np.empty(k, np.int64), np.empty(k)
     for i in range(len(U)):
-        y, v = losses.codes[i], V[i]
+        y, r, A, at = codes[i], rivals[i], width[i], begin[i]
+        b[:] = U[i]
+        S = 0.0
+        for p in range(at, at + length[i]):
+            b[classes[p]] += A * zeta[p]
+            S += zeta[p]
+        b[y] -= A * (S - beta[i])
+        if r >= 0:
+            b[r] -= A * beta[i]
+        n, S, beyond = block_step(low, high, prices[i], above[i], y, b, A, r, ceilings[i], order, lowered)
+        v = V[i]
         v[:] = 0.0
-        own_part(blocks, i, y, v)
-        for l in range(k):
-            b[l] = U[i, l] - width[i] * v[l]
-            v[l] = 0.0
-        n, _, beta = block_step(losses, i, b, width[i], blocks.rival[i], blocks.ceiling[i], rivals, zeta)
-        store(ahead, i, n, rivals, zeta, beta)
-        own_part(ahead, i, y, v)
+        for c in range(n):
+            new_classes[at + c], new_zeta[at + c] = order[c], lowered[c]
+            v[order[c]] = -lowered[c]
+        new_length[i], new_beta[i] = n, beyond
+        v[y] = S - beyond
+        if r >= 0:
+            v[r] += beyond
 
 
 @njit(cache=True, nogil=True)
-def _stiffness(losses, blocks, i, A):
-    """Return s, 1/E and n/(A + nD) of row i."""
-    n, h, share, stiff = blocks.length[i], 0.5 / losses.prices[i], 0.0, 0.0
-    if blocks.beta[i] > 0.0:
-        stiff = 1.0 / ((A if blocks.rival[i] < 0 else 2.0 * A) + 0.5 / losses.above[i])
+def _stiffness(n, beta, rival, price, above, A):
+    """Return s, 1/E and n/(A + nD) of a row."""
+    h, share, stiff = 0.5 / price, 0.0, 0.0
+    if beta > 0.0:
+        stiff = 1.0 / ((A if rival < 0 else 2.0 * A) + 0.5 / above)
         share = A * stiff
     return share, stiff, n / (A + n * (h + A * (1.0 - share)))
 
@@ -392,20 +402,21 @@ def _stiffness(losses, blocks, i, A):
 @njit(cache=True, nogil=True)
 def _bend(losses, blocks, width, U, out):
     """Fill the rows of ``out`` with J_i times those of U; return it."""
+    codes, prices, above = losses.codes, losses.prices, losses.above
+    begin, length, _, classes, _, beta, rivals, _ = blocks
     for i in range(len(U)):
-        n, y, r, u, image = blocks.length[i], losses.codes[i], blocks.rival[i], U[i], out[i]
+        n, y, r, u, image = length[i], codes[i], rivals[i], U[i], out[i]
         image[:] = 0.0
-        if n == 0 and blocks.beta[i] == 0.0:
+        if n == 0 and beta[i] == 0.0:
             continue
-        share, stiff, level = _stiffness(losses, blocks, i, width[i])
+        share, stiff, level = _stiffness(n, beta[i], r, prices[i], above[i], width[i])
         other = u[r] if r >= 0 else 0.0
-        classes = blocks.classes[blocks.begin[i] : blocks.begin[i] + n]
         mean = 0.0
-        for c in range(n):
-            mean += u[classes[c]] / n
+        for p in range(begin[i], begin[i] + n):
+            mean += u[classes[p]] / n
         pull, beyond = level * ((1.0 - share) * u[y] + share * other - mean), stiff * (u[y] - other)
-        for c in range(n):
-            image[classes[c]] = (u[classes[c]] - mean) / width[i] - pull / n
+        for p in range(begin[i], begin[i] + n):
+            image[classes[p]] = (u[classes[p]] - mean) / width[i] - pull / n
         image[y] = (1.0 - share) * pull + beyond
         if r >= 0:
             image[r] += share * pull - beyond
@@ -418,7 +429,7 @@ def bend_diagonal(losses, blocks, width):
     diagonal, means = np.zeros((len(width), losses.n_classes)), np.zeros(len(width))
     for i in range(len(width)):
         n, y, r = blocks.length[i], losses.codes[i], blocks.rival[i]
-        share, stiff, level = _stiffness(losses, blocks, i, width[i])
+        share, stiff, level = _stiffness(n, blocks.beta[i], r, losses.prices[i], losses.above[i], width[i])
         for p in range(blocks.begin[i], blocks.begin[i] + n):
             diagonal[i, blocks.classes[p]] = (1.0 - 1.0 / n) / width[i] + level / (n * n)
         diagonal[i, y] = (1.0 - share) ** 2 * level + stiff
@@ -438,7 +449,7 @@ def _split_curvature(losses, blocks, width, active, owner, bends):
     at = 0
     for i in active:
         n, y, r = blocks.length[i], losses.codes[i], blocks.rival[i]
-        share, stiff, level = _stiffness(losses, blocks, i, width[i])
+        share, stiff, level = _stiffness(n, blocks.beta[i], r, losses.prices[i], losses.above[i], width[i])
         classes = blocks.classes[blocks.begin[i] : blocks.begin[i] + n]
         for c in range(1, n):
             scale = 1.0 / np.sqrt(c * (c + 1.0) * width[i])
@@ -478,11 +489,12 @@ def _weigh(S, products, owner):
 def _add_curvature(rows, losses, blocks, width, active, d, packed):
     """Add Σ_i x_i x_i' ⊗ J_i: a row of ``packed`` for each pair of classes, in it the lower triangle of its block."""
     k = losses.n_classes
-    x, square = np.empty(d), np.empty(packed.shape[1])
+    x, columns = np.zeros(d), np.empty(d, np.int64)
+    square, places = np.empty(packed.shape[1]), np.empty(packed.shape[1], np.int64)
     classes, q, p = np.empty(k + 1, np.int64), np.empty(k + 1), np.empty(k + 1)
     for i in active:
         n, A = blocks.length[i], width[i]
-        share, stiff, level = _stiffness(losses, blocks, i, A)
+        share, stiff, level = _stiffness(n, blocks.beta[i], blocks.rival[i], losses.prices[i], losses.above[i], A)
         for c in range(n):
             classes[c], q[c], p[c] = blocks.classes[blocks.begin[i] + c], -1.0 / n, 0.0
         classes[n], q[n], p[n] = losses.codes[i], 1.0 - share, 1.0
@@ -490,13 +502,25 @@ def _add_curvature(rows, losses, blocks, width, active, d, packed):
         if stiff > 0.0 and blocks.rival[i] >= 0:
             classes[size], q[size], p[size] = blocks.rival[i], share, -1.0
             size += 1
-        x[:] = 0.0
-        row_add(rows, i, 1.0, x)
+        count = row_scatter(rows, i, x, columns)
+        if rows.bias != 0.0:
+            x[d - 1], columns[count] = rows.bias, d - 1
+            count += 1
+        few = 2 * count <= d  # values different from zero: then only their products are added, wherever they belong
         at = 0
-        for u in range(d):
-            for v in range(u + 1):
-                square[at] = x[u] * x[v]
-                at += 1
+        if few:
+            for u in range(count):
+                value, begin = x[columns[u]], columns[u] * (columns[u] + 1) // 2
+                for v in range(u + 1):
+                    square[at], places[at] = value * x[columns[v]], begin + columns[v]
+                    at += 1
+        else:
+            for u in range(d):
+                for v in range(u + 1):
+                    square[at] = x[u] * x[v]
+                    at += 1
+        for c in range(count):
+            x[columns[c]] = 0.0
         for a in range(size):
             for b in range(a + 1):
                 bend = level * q[a] * q[b] + stiff * p[a] * p[b]
@@ -504,8 +528,12 @@ def _add_curvature(rows, losses, blocks, width, active, d, packed):
                     bend += ((1.0 if a == b else 0.0) - 1.0 / n) / A
                 high, low = max(classes[a], classes[b]), min(classes[a], classes[b])
                 target = packed[high * (high + 1) // 2 + low]
-                for at in range(len(square)):
-                    target[at] += bend * square[at]
+                if few:
+                    for e in range(at):
+                        target[places[e]] += bend * square[e]
+                else:
+                    for e in range(at):
+                        target[e] += bend * square[e]
 
 
 @njit(cache=True, nogil=True)

@@ -36,9 +36,7 @@ from margindist.solvers._class_blocks import (
     block_step,
     certify,
     empty_blocks,
-    own_part,
     relative_to,
-    store,
 )
 from margindist.solvers._solution import Solution, Status, gained, relative
 from margindist.solvers.proximal_newton import apply_factors, bend_diagonal, first_widths
@@ -309,6 +307,7 @@ class ClassPart:
         self._n_classes = n_classes
         self._codes = np.asarray(targets, dtype=np.int64)
         self._shape = {"rows": n_rows(rows), "columns_max": n_columns(rows), "weight": weights.sum()}
+        self._everything = np.arange(len(weights))
         self._losses = self._width = self._move = None
         self._scores = np.empty((len(weights), n_classes))
         self._held = empty_blocks(len(weights), n_classes - 1)  # multipliers, and the upper side
@@ -348,7 +347,7 @@ class ClassPart:
         self._scores = class_scores(rows, W)
         self._move = np.zeros_like(self._scores)
         self._follow()
-        _steps(self._losses, self._held, self._width, self._scores, self._move, 0.0, self._ahead)
+        self._step(0.0)
         return self._record(rows)
 
     def along(self, rows, dW, t):
@@ -358,19 +357,19 @@ class ClassPart:
 
     def slopes(self, rows, t):
         """Return the sum of coefficients times moves, where a step leads to."""
-        return {"pull": _steps(self._losses, self._held, self._width, self._scores, self._move, t, self._ahead)}
+        return {"pull": self._step(t)}
 
     def accept(self, rows, t):
         """Go there; return loss, gradient and certificate."""
         self._scores += t * self._move
-        self._follow()
+        self._step(0.0, self._follow())
         return self._record(rows)
 
     def renew(self, rows, narrow):
         """Make the blocks the next multipliers, and the widths narrower by a factor; return what there is then."""
         self._held, self._ahead = self._ahead, self._held
         self._width = narrow * self._width
-        _steps(self._losses, self._held, self._width, self._scores, self._move, 0.0, self._ahead)
+        self._step(0.0)
         return self._record(rows)
 
     def curvature(self, rows, share):
@@ -396,11 +395,16 @@ class ClassPart:
         return {"blocks": [self._ahead]}
 
     def _follow(self):
-        """Let the upper side touch at the scores."""
-        _follow(self._losses, self._held, self._width, self._scores, self._ahead)
+        """Let the upper side touch at the scores; return the rows that have a new one."""
+        return _follow(self._losses, self._held, self._scores, np.empty_like(self._everything))
+
+    def _step(self, t, which=None):
+        """Make the blocks what a step leads to, those of all rows or of some."""
+        which = self._everything if which is None else which
+        return _steps(self._losses, self._held, self._width, self._scores, self._move, t, which, self._ahead)
 
     def _record(self, rows):
-        V = _coefficients(self._codes, self._ahead, np.zeros(self._scores.shape))
+        V = _coefficients(self._codes, self._ahead, self._move)  # whose moves are made
         loss, _, fenchel = certify(self._losses, self._ahead, 0, self._scores)
         return {"pressure": class_sums(rows, V), "loss": loss, "fenchel": fenchel}
 
@@ -412,67 +416,64 @@ def _twin(blocks):
 
 
 @njit(cache=True, nogil=True)
-def _step(losses, held, width, i, b, rivals, zeta, ahead):
-    """Make row i's block what the scores b (changed) lead to."""
-    y, r = losses.codes[i], held.rival[i]
-    S = 0.0
-    for p in range(held.begin[i], held.begin[i] + held.length[i]):
-        S += held.zeta[p]
-        b[held.classes[p]] += width[i] * held.zeta[p]
-    b[y] -= width[i] * (S - held.beta[i])
-    b[r] -= width[i] * held.beta[i]
-    own, highest = b[y], -np.inf
-    b[y] = -np.inf
-    for l in range(len(b)):
-        highest = max(highest, b[l])
-    b[y] = own
-    if losses.low - own + highest <= 0.0 and b[r] + losses.high - own >= 0.0:  # within the band, as many rows are
-        store(ahead, i, 0, rivals, zeta, 0.0)
-        return
-    n, _, beta = block_step(losses, i, b, width[i], r, held.ceiling[i], rivals, zeta)
-    store(ahead, i, n, rivals, zeta, beta)
-
-
-@njit(cache=True, nogil=True)
-def _steps(losses, held, width, U, move, t, ahead):
-    """Make all blocks what the scores U + t move lead to; return their coefficients times the moves."""
-    k = U.shape[1]
-    b, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
+def _steps(losses, held, width, U, move, t, which, ahead):
+    """Make the blocks of some rows what the scores U + t move lead to; return their coefficients times the moves."""
+    codes, low, high, prices, above, _, k, _ = losses
+    begin, length, _, classes, zeta, beta, rivals, ceilings = held
+    new_length, new_classes, new_zeta, new_beta = ahead.length, ahead.classes, ahead.zeta, ahead.beta
+    b, order, lowered = np.empty(k), np.empty(k, np.int64), np.empty(k)
     total = 0.0
-    for i in range(len(U)):
+    for i in which:
+        y, r, A, at = codes[i], rivals[i], width[i], begin[i]
         for l in range(k):
             b[l] = U[i, l] + t * move[i, l]
-        _step(losses, held, width, i, b, rivals, zeta, ahead)
-        own, of_row = move[i, losses.codes[i]], 0.0
-        for p in range(ahead.begin[i], ahead.begin[i] + ahead.length[i]):
-            of_row += ahead.zeta[p] * (own - move[i, ahead.classes[p]])
-        if ahead.beta[i] > 0.0:
-            of_row -= ahead.beta[i] * (own - move[i, ahead.rival[i]])
-        total += of_row
+        S = 0.0
+        for p in range(at, at + length[i]):
+            b[classes[p]] += A * zeta[p]
+            S += zeta[p]
+        b[y] -= A * (S - beta[i])
+        b[r] -= A * beta[i]
+        n, _, beyond = block_step(low, high, prices[i], above[i], y, b, A, r, ceilings[i], order, lowered)
+        own, of_row = move[i, y], 0.0
+        for c in range(n):
+            new_classes[at + c], new_zeta[at + c] = order[c], lowered[c]
+            of_row += lowered[c] * (own - move[i, order[c]])
+        new_length[i], new_beta[i] = n, beyond
+        total += of_row - beyond * (own - move[i, r])
     return total
 
 
 @njit(cache=True, nogil=True)
-def _follow(losses, held, width, U, ahead):
-    """Make the runner-up at the scores U that of every row; a new one has no part above the band yet."""
-    k = U.shape[1]
-    b, rivals, zeta = np.empty(k), np.empty(k, np.int64), np.empty(k)
+def _follow(losses, held, U, changed):
+    """Make the runner-up at the scores U that of every row; a new one has no part above the band yet.
+
+    Returns the rows, at the front of ``changed``, that have a new one.
+    """
+    codes, beta, rivals = losses.codes, held.beta, held.rival
+    count = 0
     for i in range(len(U)):
-        y, best, highest = losses.codes[i], -1, -np.inf
-        for l in range(k):
+        y, best, highest = codes[i], -1, -np.inf
+        for l in range(U.shape[1]):
             if l != y and U[i, l] > highest:
                 best, highest = l, U[i, l]
-        if best == held.rival[i]:
-            continue
-        held.rival[i] = best
-        held.beta[i] = 0.0
-        b[:] = U[i]
-        _step(losses, held, width, i, b, rivals, zeta, ahead)
+        if best != rivals[i]:
+            rivals[i], beta[i] = best, 0.0
+            changed[count] = i
+            count += 1
+    return changed[:count]
 
 
 @njit(cache=True, nogil=True)
 def _coefficients(codes, blocks, V):
-    """Fill V, which is zero, with the coefficients of all rows; return it."""
+    """Fill V with the coefficients of all rows; return it."""
+    begin, length, _, classes, zeta, beta, rivals, _ = blocks
     for i in range(len(V)):
-        own_part(blocks, i, codes[i], V[i])
+        v = V[i]
+        v[:] = 0.0
+        S = 0.0
+        for p in range(begin[i], begin[i] + length[i]):
+            v[classes[p]] = -zeta[p]
+            S += zeta[p]
+        v[codes[i]] = S - beta[i]
+        v[rivals[i]] += beta[i]
     return V
