@@ -18,7 +18,7 @@ from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step
 from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton, quasi_newton
 from margindist.solvers._solution import Options, Problem
-from margindist.spaces.rows import all_scores, as_rows, matrix, n_columns
+from margindist.spaces.rows import all_scores, as_rows, dense_matrix, matrix, n_columns
 from tests.reference import odm as reference
 
 GRID = [(lam, mu, theta) for lam in (1.0, 2.0**10, 2.0**20) for mu, theta in ((0.2, 0.8), (0.8, 0.2), (1.0, 0.0))]
@@ -176,6 +176,31 @@ def test_block_step_is_a_minimum(block):
     assert zeta[y] == 0.0 and (x >= 0.0).all()
     found, best = x @ H @ x / 2 + f @ x, reference.block_minimum(H, f)
     assert found - best <= 1e-8 * max(1.0, abs(best))  # a feasible point is below the reference by its rounding only
+
+
+@pytest.mark.parametrize("density", [0.2, 1.0])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("storage", [np.asarray, sp.csr_matrix])
+def test_the_hessian_that_is_formed_is_the_one_of_products(density, fit_intercept, storage, rng):
+    m, k = 60, 4
+    X = rng.random((m, 9)) * (rng.random((m, 9)) < density)
+    rows = as_rows(storage(X), fit_intercept)
+    whole = dense_matrix(rows)
+    d = whole.shape[1]
+    codes, prices, width = rng.integers(0, k, m), rng.random(m) + 0.5, rng.random(m) + 0.1
+    losses = multiclass.Losses(codes, 0.8, 1.2, prices, 0.4 * prices, np.sum(whole**2, axis=1), k, float(m))
+    start = multiclass.empty_blocks(m, k - 1)
+    start.rival[:] = (codes + 1) % k
+    blocks = multiclass.copy(start)
+    proximal_newton._proximal(losses, start, width, rng.normal(0, 1.5, (m, k)), blocks, np.empty((m, k)))
+    assert (blocks.length > 1).any() and (blocks.beta > 0.0).any()
+    packed = np.zeros((k * (k + 1) // 2, d * (d + 1) // 2))
+    proximal_newton._add_curvature(rows, losses, blocks, width, np.arange(m), d, packed)
+    lower = np.tril(proximal_newton._unpack(packed, np.zeros((d * k, d * k)), d, k))
+    W = rng.normal(size=(d, k))
+    image = W + whole.T @ proximal_newton._bend(losses, blocks, width, whole @ W, np.empty((m, k)))
+    formed = (lower + np.tril(lower, -1).T) @ W.T.ravel()
+    np.testing.assert_allclose(formed.reshape(k, d).T, image, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("rival", [-1, 2])
