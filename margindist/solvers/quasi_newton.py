@@ -55,7 +55,7 @@ from margindist.spaces.rows import (
 _MOST_STEPS = 1000
 _PAIRS = 20  # steps and changes of the gradient that L-BFGS remembers
 _CLOSER = 0.5  # of the gap that is asked for: where steps end, for the next few gain much
-_SETTLED = 0.1  # of the gap (or of what it shall be): the gradient's part at which multipliers are renewed
+_SETTLED = 0.3  # of the gap (or of what it shall be): the gradient's part at which multipliers are renewed
 _SLOW = 0.2  # widths are narrowed where new multipliers do not reduce the gap to this part,
 _NEAR = 0.7  # unless it is below this part of what it shall be
 _NARROW = 0.3  # factor of the widths
