@@ -55,6 +55,11 @@ def test_compiling_ahead_leaves_nothing_to_numpy(rng):
     assert are_few(as_rows(X))
 
 
+def test_thousands_of_rows_do_not_wait_for_compiled_code():
+    for shape, few in {(5000, 30): True, (2000, 100): True, (20_000, 10): False}.items():
+        assert are_few(as_rows(np.zeros(shape))) == few
+
+
 def few_and_many(function, rows):
     """What a function of rows returns when NumPy handles them, and when compiled code does."""
     return [function(rows._replace(few=few)) for few in (True, False)]

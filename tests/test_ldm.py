@@ -221,7 +221,7 @@ def test_auto_tries_passes_where_a_few_may_do(lambdas):
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_passes_that_will_not_do_are_a_start_for_interior_points(form):
-    X, signs = noisy_halves(1500, 80)
+    X, signs = noisy_halves(3000, 80)
     handed = fit(form(X), signs, 100.0, 0.25, 0.25)
     alone = fit(X, signs, 100.0, 0.25, 0.25, solver="interior-point", tol=1e-8)
     assert handed.solver_ == "coordinate-descent" and handed.n_iter_ < 60
@@ -239,8 +239,14 @@ def test_a_rough_point_does_not_replace_the_start_from_a_sample(monkeypatch):
 
     solved = interior_point.solve
     monkeypatch.setattr(interior_point, "solve", solve)
-    assert fit(X, signs, 0.9, 0.0, 0.0).solver_ == "coordinate-descent"
+    assert fit(sp.csr_array(X), signs, 0.9, 0.0, 0.0).solver_ == "coordinate-descent"
     assert starts == [None]
+
+
+def test_dense_rows_of_some_columns_are_left_to_interior_points_unless_C_is_tiny():
+    X, signs = noisy_halves(16_000, 60)
+    assert fit(X, signs, 0.1, 0.0, 0.0).solver_ == "interior-point"
+    assert fit(X, signs, 1e-3, 0.0, 0.0).solver_ == "coordinate-descent"
 
 
 def test_coordinate_descent_gives_up_when_another_method_would_be_done():

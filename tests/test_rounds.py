@@ -161,6 +161,34 @@ def test_a_copy_of_the_working_set_spares_reading(monkeypatch):
     assert loads[1] < 0.5 * loads[0]
 
 
+@pytest.mark.parametrize("move", [0.0, 1e-4, np.inf])
+def test_rows_that_leave_or_join_move_the_residual_by_no_more_than_they_may(move, rng):
+    m = 3000
+    X = rng.normal(size=(m, 5)) + 1.0
+    z = np.where(np.arange(m) < 1000, 1.0, 9.0) + 0.1 * rng.random(m)
+    w = np.linalg.lstsq(X, z, rcond=None)[0]
+    rows = as_rows(X)
+    part = interior_point.HingePart(rows, np.ones(m), np.ones(m), LDM(1000.0, 0.0, 0.0))
+    part.open(rows, None, np.inf, 1.0, 0.0)
+    part.begin(rows, w, 1.0, 0.0)
+    part._point = interior_point._centre(z, part._working.upper, np.ones(m))
+    part._scratch[5][:] = 0.0
+    before = part.look(rows, 0.0, w, False, 0.0, 1.0)
+    after = part.advance(rows, 0.0, True, move)
+    moved = after["pull"] + after["pressure"] - before["pull"] - before["pressure"]
+    assert after["inside"] == (1000 if move == np.inf else m)
+    assert np.linalg.norm(moved) <= move * m
+
+    part.open(rows, w, np.median(np.abs(X @ w - 1.0)), 1.0, 0.5)  # half of the rows outside, then on the other side
+    part._point = interior_point._centre(z[part._which], part._working.upper, np.ones(len(part._which)))
+    before = part.advance(rows, 0.0, False, 0.0)
+    after = part.look(rows, 0.0, -w, False, move, 1.0)
+    moved = after["pull"] + after["pressure"] - before["pull"] - before["pressure"]
+    assert after["joined"] > 100
+    assert np.linalg.norm(moved) <= max(move * m, 1e-5 * 1000.0 * np.linalg.norm(X, axis=1).sum())
+    assert np.isfinite(after["rhs"]).all()
+
+
 def test_class_weights_and_an_intercept_count_in_partitions():
     X, y, weights = data()
     for options in ({"class_weight": "balanced"}, {"class_weight": {0: 3.0, 1: 0.5}}, {"fit_intercept": False}):

@@ -50,6 +50,7 @@ from margindist.solvers._solution import (
 from margindist.spaces.gram import gram_bytes, gram_of_rows
 from margindist.spaces.rows import (
     add_rows,
+    are_few,
     dense_matrix,
     n_columns,
     n_rows,
@@ -76,7 +77,7 @@ _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than m
 _MANY_VALUES = 10**5  # stored values from which on it pays to try passes before an interior point method
 _SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which it does
 _SMALLEST_PRICE = 0.08  # and up to which it does where that method costs hardly more than these passes
-_FEW_PASSES = 9  # what it costs then, in passes
+_FEW_PASSES = 12  # what it costs then, in passes
 _FEW_ROWS_A_COLUMN = 240  # below, a sample of the rows is no cheap start for that method: passes are
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
@@ -400,7 +401,7 @@ class LDMClassifier(MarginClassifier):
         They may be enough where a step is cheap: passes grow with C times the squared length of a row. And they are the
         better start where a sample that tells something of so many columns would be a large part of all rows.
         """
-        if n_stored(rows) < _MANY_VALUES or np.isinf(self.C):
+        if are_few(rows) or n_stored(rows) < _MANY_VALUES or np.isinf(self.C):
             return False
         if n_rows(rows) < _FEW_ROWS_A_COLUMN * n_columns(rows):
             return True

@@ -15,7 +15,9 @@ depends on C, where coordinate descent needs the more passes the larger C is.
 
 The Gram product Z_S'TZ_S is nearly all the cost, so the *working set* S leaves out rows that are plainly on one side
 of margin 1: those beyond it cost nothing, those short of it add U_i z_i to q'w. Rows join it as soon as they change
-sides. The gap that ends the iteration counts all rows.
+sides. Rows that leave or join have their multipliers moved, and with them the residual of Qw = q + Z'β, by a fraction
+of what is left of the way at most: where C is large, a few rows could undo many iterations. The gap that ends the
+iteration counts all rows.
 
 All of it is sums over rows, so the method is written as rounds over partitions (:mod:`margindist.spaces.partitions`);
 rows in memory are the case of one partition, or of a few. A part keeps its own working set. An iteration is three
@@ -74,6 +76,8 @@ from margindist.spaces.rows import (
 _MOST_ITERATIONS = 1000
 _SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
 _LOOK = 3  # iterations between two looks at the rows outside the working set, while none of them joins it
+_MOVE = 0.3  # how far rows that leave or join may move the residual, relative to what is left of the way
+_NEAR_BOUND = (1e-3, 1e-4, 1e-5)  # how near to its bound a multiplier must be for its row to leave, relative to it
 _SMALL = 1000  # rows from which on making the working set smaller pays
 _FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
 _CENTRE = 0.5  # fraction of the products s∘β and ξ∘e that a step back towards the central path aims at
@@ -242,8 +246,9 @@ def _path(Q, q, opened, guess, half, centre, tol, max_iter, report):
     least, since = np.inf, 0  # what the products and the residual came down to, and the iterations since then
     for n_iter in range(max_iter + 1):
         residual, value, gap = _where(Q, q, w, now)
+        move = _MOVE * np.sqrt(2.0 * _left(residual, now)) / (now["inside"] + now["outside"])
         if gap <= 0.5 * tol * abs(value) and now["outside"] and not looked:
-            now = yield Round("look", (0.0, w, False, now["slack_products"] / now["weight"]), w)
+            now = yield Round("look", (0.0, w, False, move, now["slack_products"] / now["weight"]), w)
             residual, value, gap = _where(Q, q, w, now)
         if now["joined"]:
             gap = least = np.inf
@@ -255,7 +260,7 @@ def _path(Q, q, opened, guess, half, centre, tol, max_iter, report):
         if n_iter == max_iter:
             ended = Status.ITERATION_LIMIT
             break
-        left = now["products"] + 0.5 * (residual @ residual)
+        left = _left(residual, now)
         since = 0 if left < 0.9 * least else since + 1
         least = min(left, least)
         if since > _GIVE_UP:
@@ -271,9 +276,9 @@ def _path(Q, q, opened, guess, half, centre, tol, max_iter, report):
         since_look = 0 if looked else since_look + 1
         looked = bool(now["outside"]) and (since_look + 1 >= _LOOK or now["joined"] > 0)
         if looked:
-            now = yield Round("look", (step, w, shrink, now["slack_products"] / now["weight"]), w)
+            now = yield Round("look", (step, w, shrink, move, now["slack_products"] / now["weight"]), w)
         else:
-            now = yield Round("advance", (step, shrink), w)
+            now = yield Round("advance", (step, shrink, move), w)
     return w, n_iter, ended
 
 
@@ -284,6 +289,11 @@ def _where(Q, q, w, now):
     value = 0.5 * (w @ Qw) - pull @ w + now["lost"] + now["loss"]
     gap = np.inf if now["short_max"] > _FEASIBLE else now["excess"] + 0.5 * (residual @ residual)
     return residual, value, gap
+
+
+def _left(residual, now):
+    """Return what is left of the way, in units of the gap: the products, and what the residual adds."""
+    return now["products"] + 0.5 * (residual @ residual)
 
 
 def _direction(Q, residual, now, bold):
@@ -297,7 +307,7 @@ def _direction(Q, residual, now, bold):
     length, products = ahead["step_min"], ahead["products"]
     after = products + length * (ahead["slope"] + length * ahead["bend"])
     centring = (after / products) ** 3 if bold else _CENTRE
-    target = centring * products / (now["pairs"])
+    target = centring * products / now["pairs"]
     dw = cho_solve(factor, residual + ahead["plain"] + target * ahead["aimed"], check_finite=False)
     room = yield Round("direct", (dw, target))
     return dw, min(1.0, _SHORTEN * room["step_min"]) if np.isfinite(dw).all() else 0.0
@@ -477,24 +487,28 @@ class HingePart(CertifiedPart):
         xi = np.zeros_like(z) if self._objective.hard else np.maximum(1.0 - z, 0.0) + 0.5 * half
         self._point = _Point(z, beta, slack, xi)
         mu = (slack @ beta) / working.aims.sum() if len(z) else 1.0
-        joined = 0 if self._sampled else self._join(rows, w, mu)
+        joined = 0 if self._sampled else self._join(rows, w, mu, np.inf)
         return self._linearised(rows, joined)
 
     # ------------------------------------------------------------------ an iteration
 
-    def advance(self, rows, step, shrink):
-        """Take the step, leave out rows that have settled, and return the next system."""
+    def advance(self, rows, step, shrink, move):
+        """Take the step, leave out rows that have settled, and return the next system.
+
+        Rows that leave or join move the residual of Qw = q + Z'beta by ``move`` for each row of this part at most.
+        """
         self._move(step)
         if shrink and not self._objective.hard and not self._sampled:
-            self._leave_settled(rows)
+            self._leave_settled(rows, move * len(self._weights))
         return self._linearised(rows, 0)
 
-    def look(self, rows, step, w, shrink, mu):
+    def look(self, rows, step, w, shrink, move, mu):
         """Advance, and take in rows that have changed sides; their variables get products of about ``mu``."""
         self._move(step)
+        longest = move * len(self._weights)
         if shrink and not self._objective.hard:
-            self._leave_settled(rows)
-        return self._linearised(rows, self._join(rows, w, mu))
+            self._leave_settled(rows, longest)
+        return self._linearised(rows, self._join(rows, w, mu, longest))
 
     def predict(self, rows, dw, bends):
         """Return complementarity along the predictor, and the corrector's right-hand side without and per target."""
@@ -517,19 +531,30 @@ class HingePart(CertifiedPart):
             for entry, change in zip(self._point, (dz, dbeta, dslack, dxi), strict=True):
                 entry += step * change
 
-    def _leave_settled(self, rows):
-        """Leave out rows that sit firmly on one side: multiplier at its bound, margin far off for its pace."""
+    def _leave_settled(self, rows, longest):
+        """Leave out rows that sit firmly on one side: multiplier at its bound, margin far off for its pace.
+
+        Many multipliers that are moved to their bounds, each by little, can undo many iterations. Where they would move
+        the residual by more than ``longest``, only rows whose multipliers are nearer to their bounds leave.
+        """
         point, upper, dz = self._point, self._working.upper, self._scratch[5]
         if len(dz) <= _SMALL:
             return
-        bound = np.where(point.z > 1.0, point.beta, upper - point.beta)
-        settled = (bound < 1e-3 * upper) & (np.abs(point.z - 1.0) > 10.0 * np.abs(dz))
-        if not 0.1 < settled.mean() < 1.0:
-            return
+        working = self._on(rows)
         short = point.z < 1.0
+        moves = np.where(short, upper, 0.0) - point.beta
+        far = np.abs(point.z - 1.0) > 10.0 * np.abs(dz)
+        for near in _NEAR_BOUND:
+            settled = far & (np.abs(moves) < near * upper)
+            if not 0.1 < settled.mean() < 1.0:
+                return
+            leaving = np.flatnonzero(settled)
+            if _length_of_sum(working.rows, working.which[leaving], moves[leaving] * working.signs[leaving]) <= longest:
+                break
+        else:
+            return
         self._short[self._which] = short
         self._inside[self._which[settled]] = False
-        working = self._on(rows)
         leaving = np.flatnonzero(settled & short)
         price = upper[leaving]
         add_rows(working.rows, working.which[leaving], price * working.signs[leaving], self._pull)
@@ -543,10 +568,12 @@ class HingePart(CertifiedPart):
         if copied is not None:
             self._copied = take_rows(copied, stay)
 
-    def _join(self, rows, w, mu):
+    def _join(self, rows, w, mu, longest):
         """Take in rows that have changed sides, in the middle of their range; return how many.
 
-        They were at one end of it and belong nearer the other.
+        Their multipliers were at one end of it and belong nearer the other. Where that would move the residual by more
+        than ``longest``, they go only a part of the way. Slack and shortfall then have the products aimed at and do not
+        fit the margin yet, an error of the row alone, which every step makes smaller.
         """
         outside = np.flatnonzero(~self._inside)
         z = some_scores(rows, outside, w, np.empty(len(outside)))
@@ -562,6 +589,14 @@ class HingePart(CertifiedPart):
         if not self._objective.hard:
             aim = np.maximum(aim, np.abs(z - 1.0) * upper)
         fresh = _centre(z, upper, aim)
+        if not self._objective.hard:
+            bounds = np.where(self._short[new], upper, 0.0)
+            moves = fresh.beta - bounds
+            length = _length_of_sum(rows, new, moves * self._given[new])
+            if length > longest:
+                share = max(longest / length, _NEAR_BOUND[-1])
+                beta, aim = bounds + share * moves, mu * _aims(weights)
+                fresh = _Point(z, beta, aim / beta, aim / (upper - beta))
         before = self._which
         self._inside[new] = True
         self._choose(rows, np.flatnonzero(self._inside))
@@ -611,6 +646,11 @@ class HingePart(CertifiedPart):
             beta[self._short] = self._objective.upper(self._weights[self._short])
         beta[self._which] = self._point.beta
         return beta
+
+
+def _length_of_sum(rows, which, scales):
+    """Return the length of the sum of some rows, each times its scale."""
+    return np.linalg.norm(add_rows(rows, which, scales, np.zeros(n_columns(rows))))
 
 
 def _aims(weights):

@@ -6,7 +6,7 @@ intercept is its weight, the last entry of the coefficient vector.
 
 Functions named ``row_*`` are chosen by the tuple's type inside compiled code; the others work on all rows.
 
-On few dense rows NumPy takes a few milliseconds more than compiled code, and a first fit does not wait for Numba, which
+On few dense rows NumPy takes some milliseconds more than compiled code, and a first fit does not wait for Numba, which
 takes most of a second to import and prepare (:func:`are_few`). Which of the two does it depends on the rows alone, so
 that the same rows have the same bits in every process.
 """
@@ -25,7 +25,8 @@ from margindist.compilation import njit, overload
 _MANY = 24  # columns up to which scores are summed in registers, four at a time
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
 BLAS = 40.0  # how much faster an operation is inside a dense product or factorisation than on a stored value
-_FEW_VALUES = 1 << 15  # of dense rows: up to here NumPy needs a few milliseconds more at most
+_FEW_VALUES = 1 << 18  # of dense rows: up to here NumPy needs some milliseconds more at most
+_VALUES_OF_A_ROW = 20  # that solvers keep beside the row itself, and NumPy sweeps over many times
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
 
@@ -54,7 +55,7 @@ def as_rows(X, fit_intercept=False):
     if sp.issparse(X):
         unsigned = X.indices.view(f"u{X.indices.itemsize}")  # spares compiled code the check for negative indices
         return SparseRows(X.data, unsigned, X.indptr, X.shape[1], bias)
-    return DenseRows(X, bias, X.size <= _FEW_VALUES)
+    return DenseRows(X, bias, X.size + _VALUES_OF_A_ROW * len(X) <= _FEW_VALUES)
 
 
 def take_rows(rows, which):
