@@ -773,3 +773,11 @@ def test_joint_steps_that_are_all_rounding_are_not_taken():
     with pytest.warns(ConvergenceWarning):
         model = ODMClassifier(lam=65536.0, mu=0.2, theta=0.99, solver="newton").fit(X, rng.integers(0, 3, 60))
     assert np.isfinite(model.objective_history_).all()
+
+
+def test_inverses_do_what_factors_do(rng):
+    square = rng.normal(size=(4, 7, 7))
+    factors = [np.linalg.cholesky(part @ part.T + np.eye(7)) for part in square]
+    R = rng.normal(size=(7, 3))
+    expected = proximal_newton.apply_factors(factors, R)
+    assert np.allclose(proximal_newton.apply_factors(proximal_newton._inverses(factors), R), expected)

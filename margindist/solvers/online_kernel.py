@@ -217,13 +217,16 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
     converged = np.zeros(len(signs), dtype=bool)
     most = MOST_PASSES if max_iter is None else max_iter
     evidence = [Evidence(method) for _ in signs]
+    before, start = _n_updates(state), time.thread_time()
     for n_iter, order in zip(range(1, most + 1), orders(m, seed)):
-        before = _n_updates(state)
-        start = time.thread_time()
         n_short = _pass(method, kernel, X, order, signs, gram, coef, owners, state, active)
-        seconds += time.thread_time() - start
-        going_on = (n_short > 0) & (_n_updates(state) > before) & (n_iter < most)
+        after = _n_updates(state)
+        going_on = (n_short > 0) & (after > before) & (n_iter < most)
+        before = after
         written = active if n_iter == due else active[~going_on[active]]
+        if len(written) == 0:
+            continue
+        seconds += time.thread_time() - start  # without what is only measured
         for k, margins in zip(written, _margins(method, kernel, X, signs, gram, coef, owners, state, written)):
             track = entry(state.tracks[k])
             w_norm = np.sqrt(max(0.0, track.square - track.lift**2))
@@ -235,6 +238,7 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
         active = active[going_on[active]]
         if len(active) == 0:
             break
+        start = time.thread_time()
     runs = [Run(bool(done), np.array(history, RECORD)) for done, history in zip(converged, histories)]
     used = _used(coef, owners)
     stored = None if kernel.is_precomputed else X[used]
@@ -243,7 +247,7 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
 
 
 def _n_updates(state):
-    return np.array([entry(track).n_updates for track in state.tracks])
+    return np.array([track["n_updates"][0] for track in state.tracks])  # a record would take longer than a short pass
 
 
 def _margins(method, kernel, X, signs, gram, coef, owners, state, which):
