@@ -343,10 +343,11 @@ def _check_margin(fit, name, problem, found):
             size = float(np.sqrt(np.abs(np.diag(problem.gram())).max()))
         # Where coefficients cancel, the length of the weights is known to rounding of what cancels, and no better.
         slack = 1e-7 * max(size, 1.0)
-        if problem.kernel != "linear" and point.square > 0:
+        if problem.kernel != "linear":
             lengths = np.sqrt(np.abs(np.diag(problem.gram())) + problem.bias)
-            cancelled = float((lengths @ np.abs(point.coef)) ** 2 / point.square)
-            slack += CANCELLATION * cancelled * abs(actual)
+            lost = CANCELLATION * float((lengths @ np.abs(point.coef)) ** 2)
+            square = oracles.square_norm(problem, point, constant=name == "FMMClassifier")
+            slack = slack + lost / square * abs(actual) if square > lost else np.inf
         if not abs(claimed - actual) <= slack:
             fit.fail("value", f"margin_ {claimed:.12g}, by the coefficients {actual:.12g}")
         if name == "FMMClassifier":

@@ -255,8 +255,13 @@ def least_margin(problem, point, signs, p=2.0, constant=True):
         q = LONG(p) / (LONG(p) - 1)
         norm = (np.abs(point.coef) ** q).sum() ** (1 / q)
     else:
-        norm = np.sqrt(point.square + (_constant_square(problem, point) if constant else 0))
+        norm = np.sqrt(square_norm(problem, point, constant))
     return float((signs * point.scores).min() / norm) if norm > 0 else 0.0
+
+
+def square_norm(problem, point, constant=True):
+    """Return the squared length of the weights, with that of the constant feature or without."""
+    return point.square + (_constant_square(problem, point) if constant else 0)
 
 
 def _sum(*terms):
