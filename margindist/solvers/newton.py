@@ -190,7 +190,7 @@ def exact_step(w, dw, first, *args):
         low, high = (t, high) if slope < 0.0 else (low, t)
         ahead = t - slope / (bend + square)
         if not low < ahead < high:
-            ahead = 0.5 * (low + high)
+            ahead = 0.5 * (low + high) if np.isfinite(high) else t
         if ahead == t:
             break
         t = ahead

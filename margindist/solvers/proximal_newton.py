@@ -54,6 +54,7 @@ _FEWEST = 20  # fewer such steps are enough, but not fewer than this,
 _STALLED_WORK = 3000  # where they took as long as so many passes over the rows: those, too, could be made instead
 _HEAVIEST = 3.0  # rows that a row counts for at most: weights need not be counts
 _MOST_TRIALS = 40  # of a step's length
+_MOST_VAIN = 12  # searches of a round that find no step: then it is all rounding
 _FORCING = 0.1  # how far conjugate gradients reduce the residual
 _MOST_PRODUCTS = 300  # of them in a system
 _VAIN_PRODUCTS = 40  # of them without halving the least residual: rounding has the upper hand
@@ -139,7 +140,7 @@ class ProximalNewton:
         })  # fmt: skip
         U, V = X @ W, np.empty((len(blocks.beta), k))
         self.width = np.minimum(self.first_width, _WIDEN * self.width)
-        n_iter, last, nothing = 0, np.inf, at_zero(losses, blocks)
+        n_iter, vain, last, nothing = 0, 0, np.inf, at_zero(losses, blocks)
         progress, self.stalled = _Progress(), False
         while True:
             _proximal(losses, blocks, self.width, U, ahead, V)
@@ -158,8 +159,9 @@ class ProximalNewton:
                 if not np.vdot(G, dW) < 0.0:  # all rounding
                     dW = -G
                 step, U = self._search(blocks, W, U, dW, ahead, V)
-                self.stalled = done = step == 0.0
-                if done:
+                if step == 0.0:  # as near as rounding lets the envelope's minimum be found
+                    vain += 1
+                    self.stalled = done = vain == _MOST_VAIN
                     break
                 W += step * dW
             blocks, ahead = ahead, blocks
