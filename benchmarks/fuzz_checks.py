@@ -6,6 +6,7 @@ import time
 import traceback
 import warnings
 from contextlib import contextmanager
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -186,15 +187,19 @@ def _check_finite(fit):
         may_be_infinite = name in MAY_BE_INFINITE
         # By definition a hard margin's objective is infinite where margins fall short.
         may_be_infinite |= name == "objective_" and np.isinf(fit.inner_parameters.get("C", 1.0))
-        if (
-            name.startswith("objective_")
-            and fit.case.name.startswith("MSVMAv")
-            and not fit.model.decision_function(fit.X).any()
-        ):
-            continue  # a ratio to the mean margin, which is zero whatever the weights if all rows are
+        if name.startswith("objective_") and fit.case.name.startswith("MSVMAv") and not _sums_of_margins(fit).all():
+            continue  # a ratio to the mean margin, which is zero whatever the weights where equal rows cancel
         if may_be_infinite and fit.warned and not np.isnan(values).any():
             continue
         fit.fail("nan", f"{name} has {'nan' if np.isnan(values).any() else 'inf'}")
+
+
+def _sums_of_margins(fit):
+    """Return the sum of the margins of every class against the rest."""
+    scores = np.atleast_2d(fit.model.decision_function(fit.X).T)
+    signs = np.where(fit.y == fit.model.classes_[-len(scores) :, None], 1.0, -1.0)
+    weights = 1.0 if fit.weights is None else fit.weights
+    return (weights * signs * scores).sum(axis=1)
 
 
 def _numbers(value):
@@ -361,10 +366,18 @@ def _check_margin(fit, name, problem, found):
 def _check_objectives(fit, name, problem, found, pools):
     model = fit.inner
     joint = name == "ODMClassifier" and len(found) > 1 and np.ndim(model.objective_) == 0
+    signs = problem.signs()
     if joint:
         values = [oracles.odm_joint(problem, found)]
     else:
-        values = [OBJECTIVES[name](problem, point, signs) for point, signs in zip(found, problem.signs())]
+        values = [OBJECTIVES[name](problem, point, sign) for point, sign in zip(found, signs)]
+
+    def rounding(k, value, share):
+        if joint:
+            return _score_rounding(partial(oracles.odm_joint, problem), problem, found, signs, value, share)
+        evaluate = partial(_value_of_one, OBJECTIVES[name], problem, signs[k])
+        return _score_rounding(evaluate, problem, found[k : k + 1], signs[k : k + 1], value, share)
+
     gaps = np.broadcast_to(getattr(model, "duality_gap_", 0.0), len(values))
     for k, (value, claimed, gap) in enumerate(zip(values, np.ravel(model.objective_), gaps)):
         if value is not None:
@@ -372,8 +385,8 @@ def _check_objectives(fit, name, problem, found, pools):
             if clipped and name == "KOMDClassifier":  # its coefficients are those of the positive part
                 continue
             slack = VALUE_ROUNDING * value.scale + CANCELLATION * value.cancelled + value.unknown
-            if name in ROUNDED and not joint:
-                slack += _score_rounding(name, problem, found[k], problem.signs()[k], value)
+            if name in ROUNDED:
+                slack += rounding(k, value, CANCELLATION)
             if name in CERTIFIED:
                 slack += min(gap, 1.0) * abs(claimed)
             same = claimed == value.value or abs(claimed - value.value) <= slack
@@ -385,23 +398,31 @@ def _check_objectives(fit, name, problem, found, pools):
             bound = bound if np.isfinite(gap) else -np.inf
             error = 0.0
             if name in ROUNDED and value is not None:
-                error = _score_rounding(name, problem, found[k], problem.signs()[k], value, OWN_CANCELLATION)
+                error = rounding(k, value, OWN_CANCELLATION)
             pools.setdefault((_settings(fit), k), []).append(Claim(fit, problem, value, bound, error))
 
 
-def _score_rounding(name, problem, point, signs, value, share=CANCELLATION):
-    """Return how far the rounding of scores, relative to what cancels in them, can take the objective.
+def _value_of_one(objective, problem, signs, points):
+    return objective(problem, points[0], signs)
+
+
+def _score_rounding(evaluate, problem, found, signs, value, share):
+    """Return how far the rounding of scores, relative to what cancels in them, can take an objective of some points.
 
     Where scores are differences of large numbers, float64 does not know the losses; the gap has to say so.
     """
     linear = problem.kernel == "linear"
-    reach = np.abs(problem.rows if linear else problem.gram()) @ np.abs(point.coef)
-    off = oracles.score_errors(problem, point, share / 64)
-    step = (share * (reach + abs(point.intercept)) + off) * signs
-    ahead, behind = (point._replace(scores=point.scores + side * step) for side in (1, -1))
-    moved = [abs(OBJECTIVES[name](problem, near, signs).value - value.value) for near in (ahead, behind)]
-    length = 0 if linear else np.abs(point.coef) @ (share * reach + off)
-    return float(sum(moved) + length)
+    steps, lengths = [], 0.0
+    for point, sign in zip(found, signs):
+        reach = np.abs(problem.rows if linear else problem.gram()) @ np.abs(point.coef)
+        off = oracles.score_errors(problem, point, share / 64)
+        steps.append((share * (reach + abs(point.intercept)) + off) * sign)
+        lengths += 0 if linear else np.abs(point.coef) @ (share * reach + off)
+    moved = 0.0
+    for side in (1, -1):
+        near = [point._replace(scores=point.scores + side * step) for point, step in zip(found, steps)]
+        moved += abs(evaluate(near).value - value.value)
+    return float(moved + lengths)
 
 
 def _compare(name, pools):
