@@ -68,10 +68,12 @@ def beside(name, X, y, C, lam, tol=TOL, slow=False):
     n_jobs = os.cpu_count() if slow else 1
     clock = time.perf_counter if slow else time.process_time
     fit(X[:1200], y[:1200], C, LIMIT, lam, tol)  # compilation is not the fit's
-    calls = [lambda: fit(X, y, C, LIMIT, lam, tol, n_jobs)] + [lambda p=peer: p.fit(X, y) for peer in others.values()]
-    (solution, seconds), *rest = in_turn(*calls, longest=5.0, clock=clock)
+    ours = functools.partial(memory_growth, lambda: fit(X, y, C, LIMIT, lam, tol, n_jobs))
+    calls = [ours] + [lambda p=peer: p.fit(X, y) for peer in others.values()]
+    ((solution, grown), seconds), *rest = in_turn(*calls, longest=5.0, clock=clock)
     row = {"data": f"{name} {X.shape[0]}x{X.shape[1]}", "C": C, "lambda": lam, "ours s": seconds}
     row |= {"gap (certified)": float(solution.gap), "support vectors": np.count_nonzero(solution.dual)}
+    row["MB above the data"] = grown
     for peer, (model, peer_seconds) in zip(others, rest, strict=True):
         row |= {
             f"{peer} s": peer_seconds,
