@@ -372,11 +372,12 @@ SECTIONS = ("workers", "rounds", "growth", "peers", "paper")
 def main():
     """Run the sections asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], default=list(SECTIONS))
+    parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], metavar="section", default=[])
     parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the section workers")
     parser.add_argument("--peer-rows", type=int, default=200_000)
     parser.add_argument("--picture", metavar="FILE", help="draw time against rows and workers")
     asked = parser.parse_args()
+    asked.sections = asked.sections or SECTIONS
     found = {}
     if "workers" in asked.sections or "paper" in asked.sections:
         table("Two Dask workers against one", workers(asked.rows, found))

@@ -240,8 +240,8 @@ class _PiecewiseQuadratic:
         return beta
 
     def multipliers(self, beta, margins, weights):
-        """Return the multipliers that belong to the margins, whatever ``beta`` is."""
-        return -self.slope(margins, weights)
+        """Return the multipliers: any are allowed, and those of a certificate prove more than the margins' own."""
+        return beta
 
     def misfit(self, away, weights):
         """Return what a dual point costs that was made at margins which are this far away: nothing beyond its sum."""

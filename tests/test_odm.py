@@ -17,7 +17,7 @@ from margindist import ODMClassifier
 from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step
 from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton, quasi_newton
-from margindist.solvers._solution import Options, Problem
+from margindist.solvers._solution import Options, Problem, Status, certify
 from margindist.spaces.rows import all_scores, as_rows, dense_matrix, matrix, n_columns
 from tests.reference import odm as reference
 
@@ -765,6 +765,56 @@ def test_an_exact_step_does_not_go_beyond_a_sharp_bend():
         while True:
             asked = step.send(along(asked.args[-1]))
     assert 0.9 < end.value.value <= 1.0004
+
+
+@pytest.mark.parametrize("method", ["factor", "row-factor", "cg"])
+@pytest.mark.parametrize("lam", [1.0, 2.0**20])
+def test_the_multipliers_of_newton_prove_its_gap(method, lam, rng):
+    X, signs, weights = rng.random((60, 90)), rng.choice([-1.0, 1.0], 60), rng.integers(1, 4, 60).astype(float)
+    problem = Problem(ODM(lam, 0.4, 0.2), as_rows(X), signs, weights)
+    exact = newton.solve(problem, Options(tol=1e-13, choices={"method": method})).objective
+    for tol in (1e-2, 1e-4, 1e-8):
+        found = newton.solve(problem, Options(tol=tol, choices={"method": method}))
+        proved = certify(problem, found.coef, signs * (X @ found.coef), found.dual)
+        assert found.status is Status.OPTIMAL
+        assert proved.gap == pytest.approx(found.gap, rel=1e-3, abs=1e-12)
+        assert found.objective - exact <= found.gap * found.objective + 1e-12
+
+
+def test_slopes_after_the_step_prove_what_newton_s_decrement_says(rng):
+    X, signs, weights = rng.random((200, 5)), rng.choice([-1.0, 1.0], 200), np.ones(200)
+    objective = ODM(1e4, 0.4, 0.2)
+    w = newton.solve(Problem(objective, as_rows(X), signs, weights), Options(tol=1e-14)).coef
+    w = w + 1e-7 * rng.normal(size=5)
+    part = newton.SmoothPart(as_rows(X), signs, weights, objective)
+    now = part.advance(as_rows(X), w, 200.0, with_gram=True)
+    H = np.eye(5) + np.tril(now["gram"]) + np.tril(now["gram"], -1).T
+    gradient = w - now["pressure"]
+    dw = -np.linalg.solve(H, gradient)
+    part.along(as_rows(X), dw, 1.0, 200.0)
+    ahead = part.foresee(as_rows(X), 200.0)
+    proved = 0.5 * np.sum((w - ahead["pressure"]) ** 2) + ahead["apart"]
+    assert proved == pytest.approx(-0.5 * gradient @ dw, rel=1e-2)
+    assert proved < 0.01 * 0.5 * (gradient @ gradient)
+
+
+@pytest.mark.parametrize("shape", [(38, 218), (60, 12)])
+def test_a_price_that_all_but_forbids_to_leave_the_band(shape, rng):
+    scale, (m, d) = 1e7, shape
+    X = rng.choice([-1.0, 1.0], (m, d)) * rng.random((m, d))
+    signs = np.sign(X @ rng.normal(size=d))
+    u = cp.Variable(d)
+    margins = cp.multiply(signs, X @ u)
+    lowest = cp.Problem(cp.Minimize(0.5 * cp.sum_squares(u)), [margins >= 0.8, margins <= 1.2])
+    lowest.solve()
+    hard = lowest.value if lowest.status == "optimal" else np.inf
+    problem = Problem(ODM(64.0, 0.2, 0.2), as_rows(scale * X), signs, np.ones(m))
+    found = newton.solve(problem, Options(tol=1e-3))
+    assert found.n_iter < 100
+    if np.isfinite(hard):  # nobody leaves the band
+        assert found.objective * scale**2 == pytest.approx(hard, rel=1e-3)
+    else:
+        assert found.status is Status.OPTIMAL
 
 
 def test_joint_steps_that_are_all_rounding_are_not_taken():

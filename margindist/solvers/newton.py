@@ -8,6 +8,11 @@ P is convex, once continuously differentiable and quadratic between the surfaces
 its band. The Newton direction with an exact line search along it ends after finitely many steps, in practice two to
 eight at any λ: a step that crosses no edge lands on the minimum. Only rows outside the band enter H.
 
+Where the price is so high that rows are all but forbidden to leave the band, a step can end at the first edge, and
+thousands of steps make no way. Then the method takes a path instead: it minimises ½ρ‖w‖² + φ(z) for a ridge ρ that
+begins where both terms are equal and falls to 1 by a factor of a thousand at a time. From one to the next few rows
+change sides, so that each takes a step or two.
+
 - Few columns: H is formed and factorised. From one step to the next only rows that changed sides are added to it or
   taken from it, so late steps cost little more than one sweep.
 - Many columns: conjugate gradients on Hv = v + Z'(φ'' ∘ Zv), preconditioned by the diagonal of H (Newton-CG), each
@@ -19,7 +24,10 @@ rows in memory are the case of one partition, or of a few. A step is a round ``a
 round ``hessian`` (from files both in one, to read once) or several ``product``, a round ``along``, which multiplies the
 rows with the direction, and a few ``slopes``, which need no rows. A part keeps 33 bytes per row for each problem.
 
-Since a is the slope itself, the certificate (:mod:`margindist.objectives`) is P(w) − D(a) = ½‖∇P(w)‖².
+**Certificate** (:mod:`margindist.objectives`). With the slopes at w for a it is P(w) − D(a) = ½‖∇P(w)‖². A direction dw
+with dz = Z dw says more: a = −φ'(z) − φ''(z) ∘ dz, the slopes after a full step, gives ½ dw'H dw = ½ ∇P'H⁻¹∇P if dw is
+Newton's and no row changes sides, which at a high price is far less. Any a is good for a proof; this one is tried when
+that number promises that it will do.
 """
 
 import numpy as np
@@ -55,6 +63,11 @@ _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation cost
 _STEP_ERROR = 1e-3  # of the slope along a step: what is left of it is small beside what the step takes away
 _MOST_TRIALS = 100  # of a step's length
 _FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
+_FAR = 1e100  # a margin beyond all edges
+_SHORT_STEP = 0.01  # share of Newton's direction below which edges are in the way
+_NEXT_RIDGE = 1e-3
+_NEAR = 0.1  # of the value: what is left to gain where the ridge may fall
+_MOST_STEPS_THERE = 20  # before the ridge falls anyway
 _PATIENCE = 3  # steps without a decrease after which rounding is all that is left
 _MOST_SLOW = 50  # steps that neither halve the gap nor take a hundredth off the value: by then it is rounding, too
 
@@ -132,8 +145,8 @@ def _rounds(objective, options, start, method, in_files):
     at_zero = (yield Round("at_zero", (total,)))["loss"]
     direction = _choose(shape, method, in_files)
     w = np.zeros(shape["columns_max"]) if start is None else np.array(start, dtype=np.float64)
-    ended, best, in_vain = Status.ITERATION_LIMIT, None, 0
-    marks = _Milestones()
+    ended, best, in_vain, foreseen = Status.ITERATION_LIMIT, None, 0, False
+    marks, path = _Milestones(), _Path()
     for n_iter in range(max_iter + 1):
         now = yield Round("advance", (w, total, direction.at_once), w)
         gradient = w - now["pressure"]
@@ -141,21 +154,51 @@ def _rounds(objective, options, start, method, in_files):
         gap = 0.5 * (gradient @ gradient) / value
         if report is not None and report(n_iter, w, value, gap):
             ended = Status.STOPPED
-        in_vain = in_vain + 1 if best is not None and value >= best.objective else 0
-        if in_vain == 0 or gap <= tol * gained(value, at_zero):
+        in_vain = in_vain + 1 if best is not None and value >= best.objective and path.ridge == 1.0 else 0
+        if best is None or value < best.objective or gap <= tol * gained(value, at_zero):
             best = Solution(w, None, value, gap)
-        if in_vain == _PATIENCE or marks.steps_since(value, gap) == _MOST_SLOW:
+        if in_vain == _PATIENCE or marks.steps_since(value, gap) >= _MOST_SLOW:
             ended = Status.STALLED
         enough = tol * gained(best.objective, at_zero)
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
             break
-        dw = yield from direction(now, gradient)
-        step = yield from exact_step(w, dw, gradient @ dw, total)
+        gradient += (path.ridge - 1.0) * w
+        dw = yield from direction(now, gradient, path.ridge)
+        step = yield from exact_step(w, dw, gradient @ dw, total, ridge=path.ridge)
+        if path.ridge == 1.0 and -0.5 * (gradient @ dw) <= enough * value:
+            ahead = yield Round("foresee", (total,))
+            off = w - ahead["pressure"]
+            gap = (0.5 * (off @ off) + ahead["apart"]) / value
+            if gap <= enough:
+                best, foreseen = Solution(w, None, value, gap), True
+                break
         w = w + step * dw  # margins are computed anew: the rounding of long steps would stay in the certificate
+        path.advance(step, -0.5 * (gradient @ dw), w @ w, now["loss"])
     if not in_files:
-        found = yield Round("multipliers", (None if best.coef is w else best.coef, total), best.coef)
+        found = yield Round("multipliers", (None if best.coef is w else best.coef, total, foreseen), best.coef)
         best = best._replace(dual=np.concatenate(found["dual"]))
     return conclude(best._replace(n_iter=n_iter), enough, ended)
+
+
+class _Path:
+    """The ridge ρ, 1 unless a step was too short to lead anywhere."""
+
+    def __init__(self):
+        self.ridge = 1.0
+        self._begun = False
+        self._steps = 0
+
+    def advance(self, step, promised, square, loss):
+        """Count a step by its length and what a full one promised; choose the ridge of the next one.
+
+        ``square`` is the weights' squared length after it, ``loss`` that before it.
+        """
+        self._steps += 1
+        near = promised <= _NEAR * (loss + 0.5 * self.ridge * square)
+        if self.ridge > 1.0 and (near or step > _SHORT_STEP or self._steps == _MOST_STEPS_THERE):
+            self.ridge, self._steps = max(1.0, _NEXT_RIDGE * self.ridge), 0
+        elif not self._begun and step < _SHORT_STEP and loss > 0.5 * square > 0.0:
+            self.ridge, self._begun, self._steps = 2.0 * loss / square, True, 0
 
 
 class _Milestones:
@@ -173,14 +216,14 @@ class _Milestones:
         return self._steps
 
 
-def exact_step(w, dw, first, *args):
+def exact_step(w, dw, first, *args, ridge=1.0):
     """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t.
 
     ``first`` is the slope at t = 0. It is the slope that has to become small, not the change of t: where the curvature
     grows a millionfold at an edge, the least bit beyond the root can lead above the start. Parts answer to ``along(dw,
     t, *args)`` and then ``slopes(t, *args)`` with the loss's derivatives along dw.
     """
-    linear, square = w @ dw, dw @ dw
+    linear, square = ridge * (w @ dw), ridge * (dw @ dw)
     low, high, t = 0.0, np.inf, 1.0
     here = yield Round("along", (dw, t, *args))
     for _ in range(_MOST_TRIALS):
@@ -220,7 +263,7 @@ class _Factor:
         self.at_once = in_files  # whether a round that reads the rows anyway shall also return what H changes by
         self._gram = 0.0
 
-    def __call__(self, now, gradient):
+    def __call__(self, now, gradient, ridge):
         """Return the direction."""
         if "gram" not in now:  # only rows that changed sides, unless those are many
             afresh = 2 * now["changed"] > now["active"]
@@ -229,14 +272,14 @@ class _Factor:
                 self._gram = 0.0
         self._gram = self._gram + now["gram"]
         system = self._gram.copy()
-        system.flat[:: len(system) + 1] += 1.0
+        system.flat[:: len(system) + 1] += ridge
         return -cho_solve(nearest_cholesky(system), gradient, check_finite=False)
 
 
 class _RowFactor:
     """Newton directions through the inner products of the active rows, for fewer rows than columns.
 
-    By Woodbury's formula ``H⁻¹g = g − Z'(1/φ'' + ZZ')⁻¹Zg``. The rows, which have them, are in one partition.
+    By Woodbury's formula ``ρH⁻¹g = g − Z'(ρ/φ'' + ZZ')⁻¹Zg``. The rows, which have them, are in one partition.
     """
 
     at_once = False
@@ -244,9 +287,9 @@ class _RowFactor:
     def __init__(self, in_files):
         pass
 
-    def __call__(self, now, gradient):
+    def __call__(self, now, gradient, ridge):
         """Return the direction."""
-        found = yield Round("row_direction", (gradient,))
+        found = yield Round("row_direction", (gradient, ridge))
         return found["direction"]
 
 
@@ -261,11 +304,11 @@ class _Conjugate:
         self._last = np.inf  # length of the gradient a step before
         self._successor = None
 
-    def __call__(self, now, gradient):
+    def __call__(self, now, gradient, ridge):
         """Return the direction, roughly."""
         if self._successor is not None:
-            return (yield from self._successor(now, gradient))
-        diagonal = 1.0 + (yield Round("diagonal"))["diagonal"]
+            return (yield from self._successor(now, gradient, ridge))
+        diagonal = ridge + (yield Round("diagonal"))["diagonal"]
         gradients = ConjugateGradients(-gradient, lambda residual: residual / diagonal)
         size = np.linalg.norm(gradient)
         enough = np.clip(size / self._last, *_FORCING) ** 2 * gradients.square
@@ -273,7 +316,7 @@ class _Conjugate:
         sweeps = 0
         while gradients.square > enough:
             toward = gradients.direction
-            gradients.step(toward + (yield Round("product", (toward,)))["image"])
+            gradients.step(ridge * toward + (yield Round("product", (toward,)))["image"])
             sweeps += 1
             if sweeps >= self._limit:
                 self._successor = self._cheapest(False)
@@ -389,18 +432,18 @@ class SmoothPart:
         active = np.flatnonzero(self._curvatures)
         return {"image": gram_product(rows, active, self._curvatures[active], v, np.zeros(len(v)))}
 
-    def row_direction(self, rows, gradient):
+    def row_direction(self, rows, gradient, ridge):
         """Return the Newton direction by inner products of the active rows, which must be all there are."""
         if "products" not in self._shared:
             everything = np.arange(n_rows(rows))
             self._shared["products"] = inner_products(rows, everything, everything)
         active = np.flatnonzero(self._curvatures)
         system = square_part(self._shared["products"], active)
-        system.flat[:: len(active) + 1] += 1.0 / self._curvatures[active]
+        system.flat[:: len(active) + 1] += ridge / self._curvatures[active]
         factor = nearest_cholesky(system)
         images = some_scores(rows, active, gradient, np.empty(len(active)))
         coefs = cho_solve(factor, images, overwrite_b=True, check_finite=False)
-        return {"direction": add_rows(rows, active, coefs, -gradient)}
+        return {"direction": add_rows(rows, active, coefs, -gradient) / ridge}
 
     def along(self, rows, dw, t, total):
         """Multiply the rows with a direction; return the loss's derivatives along it."""
@@ -418,8 +461,21 @@ class SmoothPart:
             slope, bend = compiled_for(objective, _slope_along)(objective, weights, total, self._margins, dz, t)
         return {"slope": slope, "bend": bend}
 
-    def multipliers(self, rows, w, total):
-        """Return the negative slope of each row's loss, at other weights if they are given."""
+    def foresee(self, rows, total):
+        """Return what a certificate needs of the slopes after a full step if no row changed sides, its dual point."""
+        objective, weights, z, dz = self._objective, self._weights, self._margins, self._move
+        slopes, curvatures = (of_some(f, z, weights, total) for f in (objective.slope, objective.curvature))
+        least, most = (of_some(objective.slope, np.full(len(z), end), weights, total) for end in (-_FAR, _FAR))
+        self._foreseen = a = -np.clip(slopes + curvatures * dz, least, most)  # no slope is beyond these
+        apart = of_some(objective.losses, z, weights, total) + of_some(objective.conjugates, a, weights, total) + a * z
+        moved = np.flatnonzero(a)
+        pressure = add_rows(rows, moved, self._given[moved] * a[moved], np.zeros(self._shape["columns_max"]))
+        return {"pressure": pressure, "apart": np.maximum(apart, 0.0).sum()}
+
+    def multipliers(self, rows, w, total, foreseen):
+        """Return the negative slope of each row's loss: here, at other weights, or after the step that was foreseen."""
+        if foreseen:
+            return {"dual": [self._foreseen]}
         if w is not None:
             self._score(rows, w, self._margins)
         return {"dual": [-of_some(self._objective.slope, self._margins, self._weights, total)]}
