@@ -21,6 +21,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 os.environ.setdefault("MALLOC_MMAP_MAX_", "0")  # glibc's; others ignore them
 os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**40))
+os.environ.setdefault("MALLOC_ARENA_MAX", "1")
 data_folder()
 for topic in sys.argv[1:] or sorted(path.stem.removeprefix("bench_") for path in HERE.glob("bench_*.py")):
     print(f"\n# bench_{topic}", flush=True)

@@ -1,9 +1,10 @@
-"""Fits on a Dask cluster: `python -m benchmarks.bench_dask [section ...] [--rows N] [--picture FILE]`; needs no data.
+"""Fits on a Dask cluster: `python -m benchmarks.bench_dask [section ...] [--rows N]`; needs no data.
 
 Sections (all by default):
 
 workers     two workers with one thread each against one, on 50 float32 columns generated on the workers
 rounds      what a round costs that does nothing, and bytes moved by a fit beside what its sums need
+sizes       time against rows, one worker and two
 growth      1 to 4 workers with the same number of rows on each
 peers       dask-ml, SGDClassifier.partial_fit over partitions, xgboost.dask: time and distance to the optimum
 paper       10^9 rows, 100 columns, 100 workers, on paper: rounds, bytes and latency from the assumptions printed
@@ -342,31 +343,23 @@ def paper(found):
         yield {"what": what, "how much": float(value), "unit": unit, "assumption": why}
 
 
-def picture(path, sizes):
-    """Draw time against rows, for one and two workers."""
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(figsize=(5.5, 3.4), layout="constrained")
-    for n_workers, marker in ((1, "o"), (2, "s")):
-        points = {"LDM": [], "ODM": []}
+def sizes(most):
+    """Yield fits of more and more rows, by one worker and by two."""
+    for n_workers in (1, 2):
         with cluster(n_workers) as client:
             warm_up(client)
-            for n_rows in sizes:
+            for n_rows in (most // 256, most // 64, most // 16, most // 4):
                 X, y = persist(*generate(n_rows, COLUMNS, 16))
                 wait([X, y])
-                for name in points:
-                    points[name].append(measured(client, MODELS[name], X, y)["path s"])
+                for name in ("LDM", "ODM"):
+                    fit = f"{name}, {n_workers} worker{'s' * (n_workers > 1)}"
+                    row = {"fit": fit, "rows": n_rows}
+                    found = measured(client, MODELS[name], X, y)
+                    yield row | {key: found[key] for key in ("wall s", "path s", "rounds", "certified gap")}
                 del X, y
-        for name, colour in (("LDM", "C0"), ("ODM", "C1")):
-            style = "-" if n_workers == 2 else "--"
-            label = f"{name}, {n_workers} worker{'s' * (n_workers > 1)}"
-            axes.loglog(sizes, points[name], style, color=colour, marker=marker, label=label)
-    axes.set(xlabel=f"rows ({COLUMNS} columns, float32)", ylabel="seconds (critical path)")
-    axes.legend()
-    figure.savefig(path, dpi=120)
 
 
-SECTIONS = ("workers", "rounds", "growth", "peers", "paper")
+SECTIONS = ("workers", "rounds", "sizes", "growth", "peers", "paper")
 
 
 def main():
@@ -375,7 +368,6 @@ def main():
     parser.add_argument("sections", nargs="*", choices=[*SECTIONS, []], metavar="section", default=[])
     parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the section workers")
     parser.add_argument("--peer-rows", type=int, default=200_000)
-    parser.add_argument("--picture", metavar="FILE", help="draw time against rows and workers")
     asked = parser.parse_args()
     asked.sections = asked.sections or SECTIONS
     found = {}
@@ -383,14 +375,14 @@ def main():
         table("Two Dask workers against one", workers(asked.rows, found))
     if "rounds" in asked.sections:
         table("A round without work, two Dask workers", rounds())
+    if "sizes" in asked.sections:
+        table("Time against rows, one and two Dask workers", sizes(asked.rows))
     if "growth" in asked.sections:
         table("The same number of rows on every Dask worker, LDM", growth(asked.rows // 10))
     if "peers" in asked.sections:
         table("Beside what else there is on Dask, two workers", peers(asked.peer_rows))
     if "paper" in asked.sections:
         table("On paper: 1e9 rows x 100 columns on 100 workers", paper(found))
-    if asked.picture:
-        picture(asked.picture, [asked.rows // 64, asked.rows // 16, asked.rows // 4])
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ its band. The Newton direction with an exact line search along it ends after fin
 eight at any λ: a step that crosses no edge lands on the minimum. Only rows outside the band enter H.
 
 Where the price is so high that rows are all but forbidden to leave the band, a step can end at the first edge, and
-thousands of steps make no way. Then the method takes a path instead: it minimises ½ρ‖w‖² + φ(z) for a ridge ρ that
-begins where both terms are equal and falls to 1 by a factor of a thousand at a time. From one to the next few rows
-change sides, so that each takes a step or two.
+thousands of steps make no way. Then the method takes a path from zero instead: it minimises ½ρ‖w‖² + φ(z) for a ridge ρ
+that begins where no weights are worth their length and falls to 1 by a factor of a thousand at a time. From one to the
+next few rows change sides, so that each takes a step or two.
 
 - Few columns: H is formed and factorised. From one step to the next only rows that changed sides are added to it or
   taken from it, so late steps cost little more than one sweep.
@@ -62,9 +62,11 @@ _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
 _STEP_ERROR = 1e-3  # of the slope along a step: what is left of it is small beside what the step takes away
 _MOST_TRIALS = 100  # of a step's length
+_SMALLER = 1e-3  # the next length to try where the root is nowhere near
 _FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
 _FAR = 1e100  # a margin beyond all edges
 _SHORT_STEP = 0.01  # share of Newton's direction below which edges are in the way
+_LONG_STEP = 0.5  # share with which it leads to the minimum, or next to it
 _NEXT_RIDGE = 1e-3
 _NEAR = 0.1  # of the value: what is left to gain where the ridge may fall
 _MOST_STEPS_THERE = 20  # before the ridge falls anyway
@@ -145,7 +147,7 @@ def _rounds(objective, options, start, method, in_files):
     at_zero = (yield Round("at_zero", (total,)))["loss"]
     direction = _choose(shape, method, in_files)
     w = np.zeros(shape["columns_max"]) if start is None else np.array(start, dtype=np.float64)
-    ended, best, in_vain, foreseen = Status.ITERATION_LIMIT, None, 0, False
+    ended, best, in_vain, by_slopes = Status.ITERATION_LIMIT, None, 0, True
     marks, path = _Milestones(), _Path()
     for n_iter in range(max_iter + 1):
         now = yield Round("advance", (w, total, direction.at_once), w)
@@ -165,17 +167,21 @@ def _rounds(objective, options, start, method, in_files):
         gradient += (path.ridge - 1.0) * w
         dw = yield from direction(now, gradient, path.ridge)
         step = yield from exact_step(w, dw, gradient @ dw, total, ridge=path.ridge)
-        if path.ridge == 1.0 and -0.5 * (gradient @ dw) <= enough * value:
+        promised = -0.5 * (gradient @ dw)
+        if path.ridge == 1.0 and promised <= enough * value:
             ahead = yield Round("foresee", (total,))
             off = w - ahead["pressure"]
             gap = (0.5 * (off @ off) + ahead["apart"]) / value
             if gap <= enough:
-                best, foreseen = Solution(w, None, value, gap), True
+                best, by_slopes = Solution(w, None, value, gap), False
                 break
         w = w + step * dw  # margins are computed anew: the rounding of long steps would stay in the certificate
-        path.advance(step, -0.5 * (gradient @ dw), w @ w, now["loss"])
+        if path.begins(step, w @ w, at_zero):
+            w = np.zeros_like(w)
+        else:
+            path.advance(step, promised, now["loss"] + 0.5 * path.ridge * (w @ w))
     if not in_files:
-        found = yield Round("multipliers", (None if best.coef is w else best.coef, total, foreseen), best.coef)
+        found = yield Round("multipliers", (None if best.coef is w else best.coef, total, by_slopes), best.coef)
         best = best._replace(dual=np.concatenate(found["dual"]))
     return conclude(best._replace(n_iter=n_iter), enough, ended)
 
@@ -185,20 +191,21 @@ class _Path:
 
     def __init__(self):
         self.ridge = 1.0
-        self._begun = False
+        self.begun = False
         self._steps = 0
 
-    def advance(self, step, promised, square, loss):
-        """Count a step by its length and what a full one promised; choose the ridge of the next one.
+    def begins(self, step, square, at_zero):
+        """Tell whether a step shows that the path is needed: it begins at zero, where weights cost what losses do."""
+        if self.begun or step >= _SHORT_STEP or square == 0.0:
+            return False
+        self.ridge, self.begun = max(1.0, 2.0 * at_zero / square), True
+        return True
 
-        ``square`` is the weights' squared length after it, ``loss`` that before it.
-        """
+    def advance(self, step, promised, value):
+        """Count a step by its length and what a full one promised of the value; choose the ridge of the next one."""
         self._steps += 1
-        near = promised <= _NEAR * (loss + 0.5 * self.ridge * square)
-        if self.ridge > 1.0 and (near or step > _SHORT_STEP or self._steps == _MOST_STEPS_THERE):
+        if step > _LONG_STEP or promised <= _NEAR * value or self._steps == _MOST_STEPS_THERE:
             self.ridge, self._steps = max(1.0, _NEXT_RIDGE * self.ridge), 0
-        elif not self._begun and step < _SHORT_STEP and loss > 0.5 * square > 0.0:
-            self.ridge, self._begun, self._steps = 2.0 * loss / square, True, 0
 
 
 class _Milestones:
@@ -233,12 +240,19 @@ def exact_step(w, dw, first, *args, ridge=1.0):
         low, high = (t, high) if slope < 0.0 else (low, t)
         ahead = t - slope / (bend + square)
         if not low < ahead < high:
-            ahead = 0.5 * (low + high) if np.isfinite(high) else t
+            ahead = _between(low, high) if np.isfinite(high) else t
         if ahead == t:
             break
         t = ahead
         here = yield Round("slopes", (t, *args))
     return low  # rounding hides the root: up to here P falls
+
+
+def _between(low, high):
+    """Return a number between two, in the middle of their logarithms where they differ in magnitude."""
+    if high <= 10.0 * low:
+        return 0.5 * (low + high)
+    return np.sqrt(low * high) if low > 0.0 else _SMALLER * high
 
 
 def _choose(shape, method, in_files):
@@ -467,14 +481,14 @@ class SmoothPart:
         slopes, curvatures = (of_some(f, z, weights, total) for f in (objective.slope, objective.curvature))
         least, most = (of_some(objective.slope, np.full(len(z), end), weights, total) for end in (-_FAR, _FAR))
         self._foreseen = a = -np.clip(slopes + curvatures * dz, least, most)  # no slope is beyond these
-        apart = of_some(objective.losses, z, weights, total) + of_some(objective.conjugates, a, weights, total) + a * z
         moved = np.flatnonzero(a)
         pressure = add_rows(rows, moved, self._given[moved] * a[moved], np.zeros(self._shape["columns_max"]))
-        return {"pressure": pressure, "apart": np.maximum(apart, 0.0).sum()}
+        gaps = of_some(objective.losses, z, weights, total) + of_some(objective.conjugates, a, weights, total) + a * z
+        return {"pressure": pressure, "apart": np.maximum(gaps, 0.0).sum()}
 
-    def multipliers(self, rows, w, total, foreseen):
-        """Return the negative slope of each row's loss: here, at other weights, or after the step that was foreseen."""
-        if foreseen:
+    def multipliers(self, rows, w, total, by_slopes):
+        """Return the negative slope of each row's loss, at other weights if they are given, or what was foreseen."""
+        if not by_slopes:
             return {"dual": [self._foreseen]}
         if w is not None:
             self._score(rows, w, self._margins)
