@@ -147,7 +147,8 @@ def _rounds(objective, options, start, method, in_files):
     at_zero = (yield Round("at_zero", (total,)))["loss"]
     direction = _choose(shape, method, in_files)
     w = np.zeros(shape["columns_max"]) if start is None else np.array(start, dtype=np.float64)
-    ended, best, in_vain, by_slopes = Status.ITERATION_LIMIT, None, 0, True
+    ended, best, by_slopes = Status.ITERATION_LIMIT, None, True
+    last, in_vain = np.inf, 0
     marks, path = _Milestones(), _Path()
     for n_iter in range(max_iter + 1):
         now = yield Round("advance", (w, total, direction.at_once), w)
@@ -156,7 +157,8 @@ def _rounds(objective, options, start, method, in_files):
         gap = 0.5 * (gradient @ gradient) / value
         if report is not None and report(n_iter, w, value, gap):
             ended = Status.STOPPED
-        in_vain = in_vain + 1 if best is not None and value >= best.objective and path.ridge == 1.0 else 0
+        in_vain = in_vain + 1 if value >= last and path.ridge == 1.0 else 0
+        last = value
         if best is None or value < best.objective or gap <= tol * gained(value, at_zero):
             best = Solution(w, None, value, gap)
         if in_vain == _PATIENCE or marks.steps_since(value, gap) >= _MOST_SLOW:
@@ -177,7 +179,7 @@ def _rounds(objective, options, start, method, in_files):
                 break
         w = w + step * dw  # margins are computed anew: the rounding of long steps would stay in the certificate
         if path.begins(step, w @ w, at_zero):
-            w = np.zeros_like(w)
+            w, last, marks = np.zeros_like(w), np.inf, _Milestones()
         else:
             path.advance(step, promised, now["loss"] + 0.5 * path.ridge * (w @ w))
     if not in_files:
