@@ -26,8 +26,9 @@ rows with the direction, and a few ``slopes``, which need no rows. A part keeps 
 
 **Certificate** (:mod:`margindist.objectives`). With the slopes at w for a it is P(w) − D(a) = ½‖∇P(w)‖². A direction dw
 with dz = Z dw says more: a = −φ'(z) − φ''(z) ∘ dz, the slopes after a full step, gives ½ dw'H dw = ½ ∇P'H⁻¹∇P if dw is
-Newton's and no row changes sides, which at a high price is far less. Any a is good for a proof; this one is tried when
-that number promises that it will do.
+Newton's and no row changes sides, which at a high price is far less; and at the point where the step ends it forgives
+the rows that did. Any a is good for a proof. This one is tried when that number promises that it will do, and always
+where it costs next to nothing beside a step or where steps are hard to find.
 """
 
 import numpy as np
@@ -147,20 +148,23 @@ def _rounds(objective, options, start, method, in_files):
     at_zero = (yield Round("at_zero", (total,)))["loss"]
     direction = _choose(shape, method, in_files)
     w = np.zeros(shape["columns_max"]) if start is None else np.array(start, dtype=np.float64)
-    ended, best, by_slopes = Status.ITERATION_LIMIT, None, True
-    last, in_vain = np.inf, 0
+    ended, best, last, in_vain = Status.ITERATION_LIMIT, None, np.inf, 0
+    ahead, by_slopes = None, True  # the dual point of the last step, and whether the best point does without
     marks, path = _Milestones(), _Path()
     for n_iter in range(max_iter + 1):
         now = yield Round("advance", (w, total, direction.at_once), w)
         gradient = w - now["pressure"]
         value = 0.5 * (w @ w) + now["loss"]
-        gap = 0.5 * (gradient @ gradient) / value
+        gap, slopes_do = 0.5 * (gradient @ gradient) / value, True
+        if ahead is not None:
+            ahead = ahead | (yield Round("apart", (total,)))
+            gap, slopes_do = min((gap, True), (_foreseen_gap(w, ahead, value), False))
         if report is not None and report(n_iter, w, value, gap):
             ended = Status.STOPPED
         in_vain = in_vain + 1 if value >= last and path.ridge == 1.0 else 0
         last = value
         if best is None or value < best.objective or gap <= tol * gained(value, at_zero):
-            best = Solution(w, None, value, gap)
+            best, by_slopes = Solution(w, None, value, gap), slopes_do
         if in_vain == _PATIENCE or marks.steps_since(value, gap) >= _MOST_SLOW:
             ended = Status.STALLED
         enough = tol * gained(best.objective, at_zero)
@@ -169,23 +173,27 @@ def _rounds(objective, options, start, method, in_files):
         gradient += (path.ridge - 1.0) * w
         dw = yield from direction(now, gradient, path.ridge)
         step = yield from exact_step(w, dw, gradient @ dw, total, ridge=path.ridge)
-        promised = -0.5 * (gradient @ dw)
-        if path.ridge == 1.0 and promised <= enough * value:
+        promised, ahead = -0.5 * (gradient @ dw), None
+        if path.ridge == 1.0 and (direction.is_rough or path.begun or promised <= enough * value):
             ahead = yield Round("foresee", (total,))
-            off = w - ahead["pressure"]
-            gap = (0.5 * (off @ off) + ahead["apart"]) / value
-            if gap <= enough:
-                best, by_slopes = Solution(w, None, value, gap), False
+            if _foreseen_gap(w, ahead, value) <= enough:
+                best, by_slopes = Solution(w, None, value, _foreseen_gap(w, ahead, value)), False
                 break
         w = w + step * dw  # margins are computed anew: the rounding of long steps would stay in the certificate
-        if path.begins(step, w @ w, at_zero):
-            w, last, marks = np.zeros_like(w), np.inf, _Milestones()
+        if start is None and path.begins(step, w @ w, at_zero):
+            w, last, marks, ahead = np.zeros_like(w), np.inf, _Milestones(), None
         else:
             path.advance(step, promised, now["loss"] + 0.5 * path.ridge * (w @ w))
     if not in_files:
         found = yield Round("multipliers", (None if best.coef is w else best.coef, total, by_slopes), best.coef)
         best = best._replace(dual=np.concatenate(found["dual"]))
     return conclude(best._replace(n_iter=n_iter), enough, ended)
+
+
+def _foreseen_gap(w, ahead, value):
+    """Return the relative gap that a dual point proves which a step foresaw."""
+    off = w - ahead["pressure"]
+    return (0.5 * (off @ off) + ahead["apart"]) / value
 
 
 class _Path:
@@ -275,6 +283,8 @@ def _choose(shape, method, in_files):
 class _Factor:
     """Newton directions by a Cholesky factor of H, whose Gram part is kept up to date between steps."""
 
+    is_rough = False
+
     def __init__(self, in_files):
         self.at_once = in_files  # whether a round that reads the rows anyway shall also return what H changes by
         self._gram = 0.0
@@ -298,7 +308,7 @@ class _RowFactor:
     By Woodbury's formula ``ρH⁻¹g = g − Z'(ρ/φ'' + ZZ')⁻¹Zg``. The rows, which have them, are in one partition.
     """
 
-    at_once = False
+    at_once = is_rough = False
 
     def __init__(self, in_files):
         pass
@@ -312,7 +322,7 @@ class _RowFactor:
 class _Conjugate:
     """Newton directions by preconditioned conjugate gradients, until a factorisation would have been cheaper."""
 
-    at_once = False
+    at_once, is_rough = False, True
 
     def __init__(self, in_files, cheapest=None, limit=np.inf):
         self._cheapest = cheapest
@@ -373,7 +383,7 @@ class SmoothPart:
         Keeps the inner products of the rows.
     """
 
-    rowless = frozenset({"shape", "at_zero", "slopes"})
+    rowless = frozenset({"shape", "at_zero", "slopes", "apart"})
 
     def __init__(self, rows, targets, weights, objective, positive=None, shared=None):
         self._given = targets if positive is None else np.where(targets == positive, 1, -1).astype(np.int8)
@@ -485,8 +495,13 @@ class SmoothPart:
         self._foreseen = a = -np.clip(slopes + curvatures * dz, least, most)  # no slope is beyond these
         moved = np.flatnonzero(a)
         pressure = add_rows(rows, moved, self._given[moved] * a[moved], np.zeros(self._shape["columns_max"]))
+        return {"pressure": pressure, **self.apart(rows, total)}
+
+    def apart(self, rows, total):
+        """Return the certificate's sum over the rows: how far that dual point and the margins are from belonging."""
+        objective, weights, z, a = self._objective, self._weights, self._margins, self._foreseen
         gaps = of_some(objective.losses, z, weights, total) + of_some(objective.conjugates, a, weights, total) + a * z
-        return {"pressure": pressure, "apart": np.maximum(gaps, 0.0).sum()}
+        return {"apart": np.maximum(gaps, 0.0).sum()}
 
     def multipliers(self, rows, w, total, by_slopes):
         """Return the negative slope of each row's loss, at other weights if they are given, or what was foreseen."""
