@@ -69,7 +69,7 @@ def measured(name, seed):
         seconds = {
             solver: time for solver, (model, time) in zip(models, found, strict=True) if model.duality_gap_ <= model.tol
         }
-        best = min(seconds, key=seconds.get)
+        best = min(seconds, key=seconds.get, default="none")
         auto, took = found[0]
         yield {
             "shape": name,
@@ -77,8 +77,8 @@ def measured(name, seed):
             "auto began with": auto.solver_,
             "auto s": took,
             "quickest": best,
-            "quickest s": seconds[best],
-            "ratio": took / seconds[best],
+            "quickest s": seconds.get(best, np.inf),
+            "ratio": took / seconds.get(best, np.inf),
         }
 
 

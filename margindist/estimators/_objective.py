@@ -18,9 +18,10 @@ from margindist.estimators._parameters import (
 from margindist.solvers import coordinate_descent, newton
 from margindist.solvers._kernel_certificate import kernel_gap, kernel_gap_of_joint, solve_in_space
 from margindist.solvers._solution import Options, Problem, Status, gained
-from margindist.spaces.rows import n_columns
+from margindist.spaces.rows import are_few, n_columns, squares
 
-_FEW_COLUMNS = 2000  # up to here Newton's method is tried before any pass of coordinate descent
+_FEW_COLUMNS = 100  # up to here a Newton step takes no longer than a pass of coordinate descent
+_COLUMNS_A_PASS = 250  # how many make a Newton step as much dearer as a unit of price makes passes more
 _PARAMETERS = {
     "kernel": "linear",
     "gamma": "scale",
@@ -96,7 +97,7 @@ class ObjectiveClassifier(MarginClassifier):
             self._refuse_beyond_memory(*space.memory_of_rows)
             self.certified_problem_ = space.certified
             threads = self._threads_per_problem()
-            self.solver_ = self._pick_solver(space.rows)
+            self.solver_ = self._pick_solver(Problem(objective, space, None, data.weights))
 
             def solve(k, labels, report):
                 problem = Problem(objective, space, labels, data.weights)
@@ -126,10 +127,21 @@ class ObjectiveClassifier(MarginClassifier):
         """Tell whether all classes make one problem; a subclass that does so solves it."""
         return False
 
-    def _pick_solver(self, rows):
+    def _pick_solver(self, problem):
+        """Return the solver to use: Newton steps become dearer with the columns, passes more with the price.
+
+        The price is the curvature of a row's loss times its squared length, on average.
+        """
+        space, weights = problem.space, problem.weights
         if self.solver != "auto":
             return self.solver
-        return "newton" if n_columns(rows) <= _FEW_COLUMNS else "coordinate-descent"
+        if not newton.is_affordable(space.rows):
+            return "coordinate-descent"
+        if space.factor() is not None or n_columns(space.rows) <= _FEW_COLUMNS or are_few(space.rows):
+            return "newton"
+        squares(space.rows, lengths := np.empty(space.n_rows))
+        price = np.mean(problem.objective.curvature(np.zeros(space.n_rows), weights) * lengths)
+        return "coordinate-descent" if price <= n_columns(space.rows) / _COLUMNS_A_PASS else "newton"
 
     def _solve(self, problem, options, start):
         """Solve one two-class problem; in a kernel's space, prove the solution for the kernel."""

@@ -76,7 +76,9 @@ _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more t
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
 _MANY_VALUES = 10**5  # stored values from which on it pays to try passes before an interior point method
 _SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which it does
-_SMALLEST_PRICE = 0.08  # and up to which it does where that method costs hardly more than these passes
+_SMALLEST_PRICE = 0.08  # and up to which it does where that method costs hardly more than these passes,
+_SMALLER_PRICE = 0.2  # or little more, because there are more columns than
+_VERY_FEW_COLUMNS = 20
 _FEW_PASSES = 12  # what it costs then, in passes
 _FEW_ROWS_A_COLUMN = 240  # below, a sample of the rows is no cheap start for that method: passes are
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
@@ -406,8 +408,10 @@ class LDMClassifier(MarginClassifier):
         if n_rows(rows) < _FEW_ROWS_A_COLUMN * n_columns(rows):
             return True
         squares(rows, lengths := np.empty(n_rows(rows)))
-        few = interior_point.cost_in_passes(rows) < _FEW_PASSES
-        return bool(self.C * lengths.mean() <= (_SMALLEST_PRICE if few else _SMALL_PRICE))
+        highest = _SMALL_PRICE
+        if interior_point.cost_in_passes(rows) < _FEW_PASSES:
+            highest = _SMALLEST_PRICE if n_columns(rows) <= _VERY_FEW_COLUMNS else _SMALLER_PRICE
+        return bool(self.C * lengths.mean() <= highest)
 
     def _check_memory(self, space):
         """Refuse a fit that would take too much memory, before it starts."""

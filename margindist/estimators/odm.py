@@ -442,7 +442,7 @@ class ODMClassifierCV(GridSearchClassifier):
         space = fold.space()
         if estimator._is_joint():
             found, behind = self._solve_joint(estimator, space.rows, data, points)
-        elif estimator._pick_solver(space.rows) == "newton":
+        elif estimator.solver == "newton" or (estimator.solver == "auto" and newton.is_affordable(space.rows)):
             found, behind = self._solve_two_class(estimator, space.rows, data, points)
         else:
             return self._fit_each(fold, points)

@@ -60,6 +60,7 @@ from margindist.spaces.rows import (
 
 _MOST_STEPS = 1000
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
+_FEW_COLUMNS = 2000  # columns of which a factorisation is no matter
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
 _STEP_ERROR = 1e-3  # of the slope along a step: what is left of it is small beside what the step takes away
 _MOST_TRIALS = 100  # of a step's length
@@ -269,6 +270,12 @@ def _choose(shape, method, in_files):
     """Return what turns a gradient into a Newton direction, by counting operations if not told."""
     if method != "auto":
         return {"factor": _Factor, "row-factor": _RowFactor, "cg": _Conjugate}[method](in_files)
+    cheapest, sweeps = _cheapest(shape)
+    return cheapest(in_files) if sweeps <= _FEW_SWEEPS else _Conjugate(in_files, cheapest, sweeps)
+
+
+def _cheapest(shape):
+    """Return the way to factorise that takes the fewest operations, and what it costs in sweeps over the rows."""
     m, d = shape["rows"], shape["columns_max"]
     alone = shape["parts"] == 1  # inner products of rows in different partitions are nobody's
     costs = {
@@ -276,8 +283,13 @@ def _choose(shape, method, in_files):
         _RowFactor: m**3 / (3.0 * BLAS) if m <= _LARGEST_FACTOR and alone else np.inf,
     }
     cheapest = min(costs, key=costs.get)
-    sweeps = costs[cheapest] / (2.0 * shape["stored"] + m)
-    return cheapest(in_files) if sweeps <= _FEW_SWEEPS else _Conjugate(in_files, cheapest, sweeps)
+    return cheapest, costs[cheapest] / (2.0 * shape["stored"] + m)
+
+
+def is_affordable(rows):
+    """Tell whether steps are cheap enough to find the minimum sooner than many passes over the rows would."""
+    m, d = n_rows(rows), n_columns(rows)
+    return d <= _FEW_COLUMNS or d <= min(m, _LARGEST_FACTOR) or _cheapest(_shape(rows, np.ones(m)))[1] <= _FEW_SWEEPS
 
 
 class _Factor:
