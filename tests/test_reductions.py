@@ -152,3 +152,9 @@ def test_sparse_rows_may_have_wide_indices(kernel):
         SVRClassifier(kernel=kernel, tol=1e-4, random_state=0).fit(rows, y) for rows in (sp.csr_matrix(X), wide)
     )
     np.testing.assert_allclose(found.decision_function(wide), expected.decision_function(X))
+
+
+def test_kernel_values_too_large_for_the_regression_are_refused_in_one_sentence(rng):
+    X = 1e13 * rng.normal(size=(6, 3))
+    with pytest.raises(ValueError, match=r"SVRClassifier: expected kernel values .* scale the features"):
+        SVRClassifier(C=1e9, kernel="poly", degree=5, gamma=1.0, coef0=1.0).fit(X, [0, 1, 0, 1, 0, 1])

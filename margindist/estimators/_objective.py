@@ -21,6 +21,7 @@ from margindist.solvers._solution import Options, Problem, Status, gained
 from margindist.spaces.rows import are_few, n_columns, squares
 
 _FEW_COLUMNS = 100  # up to here a Newton step takes no longer than a pass of coordinate descent
+_MANY_ROWS_A_COLUMN = 50  # and from here on
 _COLUMNS_A_PASS = 250  # how many make a Newton step as much dearer as a unit of price makes passes more
 _PARAMETERS = {
     "kernel": "linear",
@@ -137,11 +138,12 @@ class ObjectiveClassifier(MarginClassifier):
             return self.solver
         if not newton.is_affordable(space.rows):
             return "coordinate-descent"
-        if space.factor() is not None or n_columns(space.rows) <= _FEW_COLUMNS or are_few(space.rows):
+        m, d = space.n_rows, n_columns(space.rows)
+        if space.factor() is not None or are_few(space.rows) or d <= max(_FEW_COLUMNS, m / _MANY_ROWS_A_COLUMN):
             return "newton"
-        squares(space.rows, lengths := np.empty(space.n_rows))
-        price = np.mean(problem.objective.curvature(np.zeros(space.n_rows), weights) * lengths)
-        return "coordinate-descent" if price <= n_columns(space.rows) / _COLUMNS_A_PASS else "newton"
+        squares(space.rows, lengths := np.empty(m))
+        price = np.mean(problem.objective.curvature(np.zeros(m), weights) * lengths)
+        return "coordinate-descent" if price <= d / _COLUMNS_A_PASS else "newton"
 
     def _solve(self, problem, options, start):
         """Solve one two-class problem; in a kernel's space, prove the solution for the kernel."""

@@ -130,9 +130,15 @@ class SVRClassifier(MarginClassifier):
         if sp.issparse(X):  # the solvers take 32-bit indices only, and SciPy chooses those where they suffice
             X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)
             X = X.toarray() if kernel.is_precomputed else X
-        fitted = Parallel(n_jobs=self.n_jobs, prefer="threads")(
-            delayed(clone(regressor).fit)(X, signs, data.weights) for signs in self._sign_vectors(data.codes)
-        )
+        try:
+            fitted = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+                delayed(clone(regressor).fit)(X, signs, data.weights) for signs in self._sign_vectors(data.codes)
+            )
+        except ValueError as error:  # what else a regressor refuses was checked before
+            raise ValueError(
+                f"{type(self).__name__}: expected kernel values for which the regression has finite coefficients, got "
+                "values too large for it; scale the features, or lower C, gamma or degree."
+            ) from error
         space = self._space(data, constant=False, definite=False)
         self._store(space, [_coefficients(one, len(data.codes)) for one in fitted])
         self.intercept_ = np.array([float(np.ravel(one.intercept_)[0]) for one in fitted])
