@@ -214,3 +214,15 @@ def test_what_nobody_can_certify_ends_soon():
 
 def test_points_of_a_search_that_share_too_little_are_fitted_one_by_one():
     assert not kinds(run_case(draw(1016, 172)))
+
+
+def test_interior_points_begin_again_from_passes_where_their_own_start_fails():
+    case = draw(21001, 1022)  # weights between 1e-6 and 1e6
+    fit = Fit(case, case.variants[0], 60)
+    assert fit.outcome == "solved"
+
+
+def test_a_path_of_ridges_solves_what_steps_at_edges_did_not():
+    case = draw(11001, 500)  # a price at which rows are all but forbidden to leave the band
+    fit = Fit(case, case.variants[0], 60)
+    assert fit.outcome == "solved" and np.max(fit.inner.n_iter_) < 60

@@ -67,6 +67,7 @@ _ON_ROWS = {
 }
 _ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
 _REFINE = "augmented-lagrangian"  # the one that gains most from a good start
+_AGAIN = "interior-point again"  # from where passes of coordinate descent ended
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_ROWS_OF_SVM = 128  # the same without margin terms, where block descent needs but a few columns
 _FEW_ROWS_OF_HARD_MARGIN = 450  # the same where it is to be found out whether there is one
@@ -472,6 +473,7 @@ class LDMClassifier(MarginClassifier):
     def _solve_on_rows(self, problem, options, start, tried=()):
         """Call one solver; one that stalls hands over to the next that can take it."""
         refined = []  # coefficients from which, or at which, refining has ended before
+        passes = []  # what coordinate descent found
 
         def attempt(solver, best):
             begin = start if best is None else best
@@ -489,7 +491,12 @@ class LDMClassifier(MarginClassifier):
                 asked = options
                 if self.solver == "auto" and solver == "coordinate-descent" and "interior-point" in line_up[1:2]:
                     asked = options._replace(choices={"rival": interior_point.cost_in_passes(problem.space)})
-                return self._call(solver, problem, asked, begin)
+                if solver == _AGAIN:  # from multipliers within their bounds, which its own start may lack
+                    return self._call("interior-point", problem, asked, passes[0]) if passes else None
+                found = self._call(solver, problem, asked, begin)
+                if solver == "coordinate-descent":
+                    passes.append(found)
+                return found
             if begin is not None and any(begin.coef is coef for coef in refined):
                 return None
             found = self._call(solver, problem, options, begin)
@@ -526,6 +533,8 @@ class LDMClassifier(MarginClassifier):
         quick = "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS
         if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
             others = ["interior-point", "coordinate-descent", _REFINE]
+            if self.solver_ == "interior-point" and not objective.hard:
+                others.insert(2, _AGAIN)
         if settled_first:
             first = ["separation", self.solver_]
         elif objective.hard and (objective.bend or objective.pull):  # without them it would be the same problem

@@ -10,7 +10,7 @@ eight at any λ: a step that crosses no edge lands on the minimum. Only rows out
 
 Where the price is so high that rows are all but forbidden to leave the band, a step can end at the first edge, and
 thousands of steps make no way. Then the method takes a path from zero instead: it minimises ½ρ‖w‖² + φ(z) for a ridge ρ
-that begins where no weights are worth their length and falls to 1 by a factor of a thousand at a time. From one to the
+that begins where no weights are worth their length and falls to 1 by a factor of ten at a time. From one to the
 next few rows change sides, so that each takes a step or two.
 
 - Few columns: H is formed and factorised. From one step to the next only rows that changed sides are added to it or
@@ -69,7 +69,7 @@ _FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the fur
 _FAR = 1e100  # a margin beyond all edges
 _SHORT_STEP = 0.01  # share of Newton's direction below which edges are in the way
 _LONG_STEP = 0.5  # share with which it leads to the minimum, or next to it
-_NEXT_RIDGE = 1e-3
+_NEXT_RIDGE = 0.1
 _NEAR = 0.1  # of the value: what is left to gain where the ridge may fall
 _MOST_STEPS_THERE = 20  # before the ridge falls anyway
 _PATIENCE = 3  # steps without a decrease after which rounding is all that is left
