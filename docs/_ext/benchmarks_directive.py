@@ -22,7 +22,7 @@ import numpy as np
 from docutils import nodes
 from docutils.parsers.rst import directives
 from matplotlib.figure import Figure
-from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 from sphinx.util.docutils import SphinxDirective
 
 from margindist.margins.palette import COLOURS, LINES
@@ -66,7 +66,7 @@ def plain_ticks(axis):
     decades = np.log10(high / low)
     steps = (1, 2, 5) if decades < 1.5 else (1, 3) if decades < 2.5 else (1,)
     axis.set_major_locator(LogLocator(subs=steps))
-    axis.set_major_formatter(StrMethodFormatter("{x:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:,.0f}" if x >= 1.0 else f"{x:g}"))
     axis.set_minor_formatter(NullFormatter())
 
 
@@ -96,7 +96,8 @@ def curves(rows, columns, by, panels):
     for ax in axes[len(groups) :]:
         ax.remove()
     handles, shown = axes[0].get_legend_handles_labels()
-    figure.legend(handles, shown, loc="outside upper center", ncols=len(labels), frameon=False)
+    columns = len(labels) if width > 1 else 2  # what a single panel has room for
+    figure.legend(handles, shown, loc="outside upper center", ncols=columns, frameon=False)
     return figure
 
 
