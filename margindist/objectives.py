@@ -321,7 +321,7 @@ class ODM(NamedTuple):
     .. math:: \varphi(z) = \frac{\lambda}{M (1-\theta)^2} \sum_i s_i (\xi_i^2 + \mu \epsilon_i^2), \quad
               \xi_i = \max(0, 1 - \theta - z_i), \; \epsilon_i = \max(0, z_i - 1 - \theta)
 
-    The loss is a mean over samples. It has a continuous slope, so the dual point is the negative slope itself:
+    The loss is a mean over samples. It has a continuous slope; at the optimum the dual point is the negative slope:
     ``a_i`` is positive below the band, negative above it and zero within.
     """
 

@@ -2,6 +2,7 @@
 
 import warnings
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import cvxpy as cp
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.preprocessing import minmax_scale
 
 from margindist import ODMClassifier
 from margindist.margins import generalization_bound, margins
-from margindist.objectives import ODM, coordinate_step
+from margindist.objectives import ODM, coordinate_step, piecewise_quadratic
 from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton, quasi_newton
 from margindist.solvers._solution import Options, Problem, Status, certify
 from margindist.spaces.rows import all_scores, as_rows, dense_matrix, matrix, n_columns
@@ -796,6 +797,43 @@ def test_slopes_after_the_step_prove_what_newton_s_decrement_says(rng):
     proved = 0.5 * np.sum((w - ahead["pressure"]) ** 2) + ahead["apart"]
     assert proved == pytest.approx(-0.5 * gradient @ dw, rel=1e-2)
     assert proved < 0.01 * 0.5 * (gradient @ gradient)
+
+
+@piecewise_quadratic
+class SquaredHinge(NamedTuple):
+    """A loss whose conjugate is finite on one side only."""
+
+    C: float
+
+    def losses(self, margins, weights):
+        return self.C * weights * np.maximum(0.0, 1.0 - margins) ** 2
+
+    def conjugates(self, beta, weights):
+        assert (beta >= 0.0).all()
+        return beta * (beta / (4.0 * self.C * weights) - 1.0)
+
+    def slope(self, margins, weights):
+        return -2.0 * self.C * weights * np.maximum(0.0, 1.0 - margins)
+
+    def curvature(self, margins, weights):
+        return 2.0 * self.C * weights * (margins < 1.0)
+
+    @staticmethod
+    def row_slope(objective, margin, weight, total):
+        short = max(0.0, 1.0 - margin)
+        return -2.0 * objective.C * weight * short, 2.0 * objective.C * weight * (short > 0.0)
+
+
+@pytest.mark.parametrize("method", ["factor", "cg"])
+@pytest.mark.parametrize("C", [1e-2, 1.0, 1e4])
+def test_dual_points_ahead_stay_where_the_conjugate_is_finite(C, method, rng):
+    X, signs, weights = rng.random((50, 40)), rng.choice([-1.0, 1.0], 50), np.ones(50)
+    problem = Problem(SquaredHinge(C), as_rows(X), signs, weights)
+    exact = newton.solve(problem, Options(tol=1e-13, choices={"method": method})).objective
+    for tol in (0.3, 1e-2, 1e-4):
+        found = newton.solve(problem, Options(tol=tol, choices={"method": method}))
+        assert (found.dual >= 0.0).all()
+        assert -1e-12 <= found.objective / exact - 1.0 <= found.gap / (1.0 - found.gap) + 1e-12
 
 
 @pytest.mark.parametrize("shape", [(38, 218), (60, 12)])
