@@ -136,7 +136,7 @@ def found_in_browser(folder, chromium, pages, minutes=15):
     )
     server.found, server.done = ["Chromium did not come to the end."], threading.Event()
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory() as profile, tempfile.TemporaryFile("w+") as log:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile, tempfile.TemporaryFile("w+") as log:
         address = f"http://127.0.0.1:{server.server_address[1]}/check-pages"
         command = [chromium, *FLAGS, f"--user-data-dir={profile}", "--remote-debugging-port=0", address]
         browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log)
