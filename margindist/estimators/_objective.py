@@ -134,7 +134,7 @@ class ObjectiveClassifier(MarginClassifier):
         The price is the curvature of a row's loss times its squared length, on average.
         """
         space, weights = problem.space, problem.weights
-        if self.solver != "auto":
+        if self.solver != "auto" or self._is_joint():
             return self.solver
         if not newton.is_affordable(space.rows):
             return "coordinate-descent"
