@@ -167,7 +167,7 @@ def blocks(draw):
     return b, y, A, price, mu, theta, rival, draw(number)
 
 
-@settings(max_examples=2500, deadline=None)
+@settings(max_examples=600, deadline=None)
 @given(blocks())
 def test_block_step_is_a_minimum(block):
     b, y, A, price, mu, theta, rival, ceiling = block
