@@ -108,7 +108,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
           classes with many features, and in partitions, quasi-Newton steps.
         - "coordinate-descent": passes over the samples; for two classes followed by Newton steps where they stall.
 
-        "auto" picks by shape, and changes to the other where one gets nowhere; ``solver_`` says where it began.
+        "auto" picks by shape and price, and changes to the other where one gets nowhere; ``solver_`` says where it
+        began.
 
     tol : float, default=1e-3
         Relative duality gap at which a convex problem counts as solved, and the relative decrease at which rounds end:

@@ -186,7 +186,9 @@ def _rounds(objective, options, start, method, in_files):
         else:
             path.advance(step, promised, now["loss"] + 0.5 * path.ridge * (w @ w))
     if not in_files:
-        found = yield Round("multipliers", (None if best.coef is w else best.coef, total, by_slopes), best.coef)
+        elsewhere = None if best.coef is w else best.coef  # parts keep the dual point of the last step only
+        by_slopes = by_slopes or elsewhere is not None
+        found = yield Round("multipliers", (elsewhere, total, by_slopes), best.coef)
         best = best._replace(dual=np.concatenate(found["dual"]))
     return conclude(best._replace(n_iter=n_iter), enough, ended)
 
