@@ -1,9 +1,9 @@
 """Time against distance from the optimum: `python -m benchmarks.bench_gap [section ...]`, with MARGINDIST_DATA set.
 
 Sections: linear (hinge loss, no intercept) and kernel (RBF, gamma="scale"). Every method runs several times, each time
-asked for more: ours by `tol`, LinearSVC and SGDClassifier by passes, SVC by its tolerance. How far a model is above the
-optimum is measured in the same way for all: with the objective of its own coefficients, beside the largest lower bound
-that any run of that problem has proved. Processor time, the best of three.
+asked for more: ours by `tol`, LinearSVC, SGDClassifier and snapml (if it is installed) by passes, SVC by its tolerance.
+How far a model is above the optimum is measured in the same way for all: with the objective of its own coefficients,
+beside the largest lower bound that any run of that problem has proved. Processor time, the best of three.
 """
 
 import contextlib
@@ -45,6 +45,11 @@ def linear_models(C, m):
     for passes in (1, 5, 20, 100):
         fitted = SGDClassifier(alpha=1 / (C * m), fit_intercept=False, tol=None, max_iter=passes, random_state=0)
         yield "SGDClassifier", f"{passes} passes", fitted
+    with contextlib.suppress(ImportError):
+        make = importlib.import_module("snapml").SupportVectorMachine
+        for passes in (3, 10, 30, 100, 300, 1000):
+            fitted = make(regularizer=1 / C, fit_intercept=False, tol=1e-12, max_iter=passes, random_state=0, n_jobs=1)
+            yield "snapml", f"{passes} passes", fitted
 
 
 def linear_value(model, X, y, C):
