@@ -1,8 +1,9 @@
-"""Is solver="auto" the right choice? `python -m benchmarks.bench_auto [seed]`; needs no data sets.
+"""Is solver="auto" the right choice? `python -m benchmarks.bench_auto [seed] [part ...]`; needs no data sets.
 
 A grid of generated problems: shapes, dense and sparse, small and large prices, with and without margin terms. Every
 problem is solved by "auto" and by each solver it could have chosen, in turn; the ratio is that to the quickest of them
-that proved its result. Processor time, one thread.
+that proved its result. Processor time, one thread. Parts are objectives (LDM, ODM) and shapes ("tall", ...): without
+them, all are taken.
 """
 
 import sys
@@ -23,6 +24,7 @@ SHAPES = {
     "sparse, 2000 columns": (5000, 2000, 60),
     "sparse, wide": (2000, 20_000, 100),
 }  # rows, columns, values stored per row
+OBJECTIVES = ("LDM", "ODM")
 
 
 def generated(shape, seed):
@@ -68,10 +70,12 @@ def is_possible(model, X, y):
     return True
 
 
-def measured(name, seed):
+def measured(name, seed, objectives):
     X, y = generated(SHAPES[name], seed)
     few = slice(None, None, max(1, len(y) // 300))
     for named, models in problems():
+        if named["objective"] not in objectives:
+            continue
         models = {solver: model for solver, model in models.items() if is_possible(model, X[few], y[few])}
         found = in_turn(*(lambda e=model: e.fit(X, y) for model in models.values()), longest=6.0)
         seconds = {
@@ -90,12 +94,15 @@ def measured(name, seed):
         }
 
 
-def main(seed=0):
+def main(*arguments):
+    seed = next((int(argument) for argument in arguments if argument.isdigit()), 0)
+    objectives = [name for name in OBJECTIVES if name in arguments] or OBJECTIVES
+    shapes = [name for name in SHAPES if name in arguments] or SHAPES
     ratios = []
 
     def rows():
-        for name in SHAPES:
-            for row in measured(name, seed):
+        for name in shapes:
+            for row in measured(name, seed, objectives):
                 ratios.append(row["ratio"])
                 yield row
 
@@ -110,4 +117,4 @@ def main(seed=0):
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*sys.argv[1:])

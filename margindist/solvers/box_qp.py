@@ -2,8 +2,8 @@
 
     min_{0 ≤ β ≤ U}  ½ β'Aβ − Σ β_i + terms linear in β,     z = slope + 1
 
-All of them keep ``z`` up to date, and none increases the objective. A *face* is a set of variables of which the others
-stay where they are.
+All of them keep ``z`` up to date and the variables in their box; only exchanges may increase the objective. A *face* is
+a set of variables of which the others stay where they are.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from margindist.compilation import njit
 from margindist.solvers._small_systems import factor_of_part, solve_factored
 
-__all__ = ["coordinate_pass", "factor_of_face", "newton_on_face"]
+__all__ = ["coordinate_pass", "exchange_on_face", "factor_of_face", "newton_on_face"]
 
 _RIDGE = 1e-11  # relative, so that equal rows on a face can be factorised
 
@@ -77,10 +77,52 @@ def newton_on_face(A, upper, beta, z, face, factor):
         step = target - beta[k]
         beta[k] = target
         if step != 0.0:
-            row = A[k]
-            for j in range(len(z)):
-                z[j] += step * row[j]
+            _add_row(A, k, step, z)
     return inside
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def exchange_on_face(A, base, upper, beta, z, face, factor):
+    """Go to the minimum on the face, box or not, and put what it has outside the box at its bound; z is base + A beta.
+
+    The next face is this one without these, and with what the minimum's slopes draw inwards from a bound (block
+    principal pivoting: Portugal, Júdice and Vicente 1994). Return it, and how many were exchanged: none where the
+    minimum on the face is that in the box.
+    """
+    n, m = len(face), len(z)
+    d = np.empty(n)
+    for i in range(n):
+        d[i] = 1.0 - z[face[i]]
+    solve_factored(factor, d)
+    on_face = np.zeros(m, dtype=np.bool_)
+    for i in range(n):
+        k = face[i]
+        on_face[k] = True
+        beta[k] += d[i]
+        _add_row(A, k, d[i], z)
+    n_exchanged = 0
+    for i in range(m):
+        if on_face[i]:
+            stays = 0.0 <= beta[i] <= upper[i]
+        else:
+            stays = z[i] < 1.0 if beta[i] == 0.0 else z[i] > 1.0
+        n_exchanged += on_face[i] != stays
+        on_face[i] = stays
+    n_left = 0
+    for i in range(n):
+        if not on_face[face[i]]:
+            beta[face[i]] = min(max(beta[face[i]], 0.0), upper[face[i]])
+            n_left += 1
+    if n_left:  # anew: where A is nearly singular, the minimum was so far outside that no digits are left
+        z[:] = base + A @ beta
+    return np.flatnonzero(on_face), n_exchanged
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+def _add_row(A, k, step, z):
+    row = A[k]
+    for j in range(len(z)):
+        z[j] += step * row[j]
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -14,10 +14,12 @@ one eigendecomposition serves every λ1, every class against the rest, every C a
 **One problem.** Along λ2 the solution is piecewise linear, and along C nearly: where no multiplier changes between
 bound and interior, the line through the two solutions before leads to the next one, and its certificate is all that is
 left to do. Otherwise one Newton step on the *face* of the interior ones ends at the solution if the face is the right
-one, with the Cholesky factor of the problem before if A and the face are those of before. Where a step leaves the box,
-the better of two feasible points towards it is taken (Moré and Toraldo 1991); then exact steps in the single
-multipliers that violate the optimality conditions let them enter or leave the face. Every step decreases the objective.
-The relative duality gap ends it, as everywhere.
+one, with the Cholesky factor of the problem before if A and the face are those of before. Where it is not, the step's
+end says which multipliers to exchange between face and bounds, all at once (block principal pivoting); from nothing at
+all that takes some ten steps. It may go round in circles, mostly where A is nearly singular: where exchanges do not
+become fewer, steps follow of which every one decreases the objective. Of a Newton step that leaves the box, the better
+of two feasible points towards its end is taken (Moré and Toraldo 1991); then exact steps in the single multipliers that
+violate the optimality conditions let them enter or leave the face. The relative duality gap ends it, as everywhere.
 
 **Many rows, few features.** All this costs O(m²) per problem, an interior point O(m r²) in r features
 (:mod:`margindist.solvers.interior_point`). Where that is less, the first problem with a C starts from one (for which
@@ -33,7 +35,7 @@ from scipy.linalg import eigh
 from margindist.compilation import njit
 from margindist.solvers import interior_point
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude
-from margindist.solvers.box_qp import coordinate_pass, factor_of_face, newton_on_face
+from margindist.solvers.box_qp import coordinate_pass, exchange_on_face, factor_of_face, newton_on_face
 from margindist.spaces.rows import as_rows
 
 __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
@@ -42,12 +44,13 @@ _POINT_ITERATIONS = 200  # of an interior point
 _NEGLIGIBLE = 1e-6  # eigenvalues below this share of the largest do not matter to a guess
 _DEPENDENT = 1e-14  # eigenvalues below this share of the largest are rounding
 _MOST_ROUNDS = 1000
+_IN_VAIN = 5  # exchanges that are no fewer than some before, after which to descend instead
 _SWEEPS = 4  # sweeps over the violators after a Newton step that left the box
 _ROUNDS = 40  # after so many an interior point is sought
 # Measured milliseconds: of an interior point, in all, per row, and per row and pair of features; of making A, a start
 # from zero and of a problem from a good start, each per entry of A.
 _POINT, _POINT_ROW, _POINT_SQUARE = 2.0, 1.5e-3, 1.1e-6
-_MATRIX, _START, _GO_ON = 1e-5, 6e-5, 2.3e-6
+_MATRIX, _START, _GO_ON = 1e-5, 3e-5, 2.3e-6
 _AT_BOUND = 1e-4  # share of the box from which on its multipliers count as being at their bound
 
 
@@ -205,7 +208,7 @@ def _along(objectives, problem):
                 beta = _leap(objective, problem)
             z = A @ beta + objective.pull * image
             n_iter, value, gap, face, factor = _minimise(
-                A, share, upper, objective.bend, objective.pull, beta, z, face, factor, problem.tol, limit
+                A, image, share, upper, objective.bend, objective.pull, beta, z, face, factor, problem.tol, limit
             )
             rounds += n_iter
             if gap <= problem.tol:
@@ -255,23 +258,50 @@ def _interior_point(objective, problem, tol):
 
 
 @njit(cache=True, nogil=True)
-def _minimise(A, share, upper, bend, pull, beta, z, face, factor, tol, max_iter):
-    """Descend until the relative gap is below ``tol``; change ``beta`` and ``z``, return the last face too."""
+def _minimise(A, image, share, upper, bend, pull, beta, z, face, factor, tol, max_iter):
+    """Exchange, then descend, until the relative gap is below ``tol``; change ``beta`` and ``z``, return the face."""
     value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
-    n_iter, wide = 0, True
+    least, since = len(z) + 1, 0  # how few were exchanged, and the steps since then
+    base, start, start_gap = pull * image, np.stack((beta, z)), gap
+    new = _face(upper, beta, z, False)
+    n_iter = 0
+    while gap > tol and n_iter < max_iter and since < _IN_VAIN:
+        n_iter += 1
+        if len(new) == 0:
+            _sweep(A, upper, beta, z)
+            new = _face(upper, beta, z, False)
+        face, factor = _factorised(A, new, face, factor)
+        new, n_exchanged = exchange_on_face(A, base, upper, beta, z, face, factor)
+        since = 0 if n_exchanged < least else since + 1
+        least = min(least, n_exchanged)
+        value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
+    if gap > max(tol, start_gap):
+        beta[:], z[:], gap = start[0], start[1], start_gap
+    wide = True
     while gap > tol and n_iter < max_iter:
         n_iter += 1
-        new = _face(upper, beta, z, wide)
-        if len(new) != len(face) or not np.array_equal(new, face):
-            face, factor = new, factor_of_face(A, new)
+        face, factor = _factorised(A, _face(upper, beta, z, wide), face, factor)
         if newton_on_face(A, upper, beta, z, face, factor):
             wide = True
         else:
             wide = not wide
-            for _ in range(_SWEEPS):
-                coordinate_pass(A, upper, beta, z)
+            _sweep(A, upper, beta, z)
         value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     return n_iter, value, gap, face, factor
+
+
+@njit(cache=True, nogil=True)
+def _sweep(A, upper, beta, z):
+    for _ in range(_SWEEPS):
+        coordinate_pass(A, upper, beta, z)
+
+
+@njit(cache=True, nogil=True)
+def _factorised(A, new, face, factor):
+    """Return a face with its factor, which is the one at hand if the face is."""
+    if np.array_equal(new, face):
+        return face, factor
+    return new, factor_of_face(A, new)
 
 
 @njit(cache=True, nogil=True)
