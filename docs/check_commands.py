@@ -1,13 +1,17 @@
 """Every command and every piece of Python of README, guide and gallery, from the wheel in a new environment.
 
-`make wheel-check`, or `python docs/check_commands.py [folder]`: builds the source distribution, the wheel from it, and
-in the folder (a temporary one unless named) an environment with nothing but the wheel and its extras. Everything runs
-there, in empty folders with the small files that the pages speak of, so that nothing is found because the sources lie
-beside it. The tests of the source distribution are collected against the wheel, and a few of them run.
+`make wheel-check`, or `python docs/check_commands.py [folder] [--only PART ...]`: builds the source distribution, the
+wheel from it, and in the folder (a temporary one unless named) an environment with nothing but the wheel and its
+extras. Everything runs there, in empty folders with the small files that the pages mention, so that nothing is found
+because the sources lie beside it. The tests of the source distribution are collected against the wheel, and a few run.
 
-Prints a line for each and ends with 1 if one failed. What installs, lints or takes hours is listed as left out.
+The parts are build, readme, guide, gallery and tests. Those after the first take the environment that an earlier build
+left in the folder, so that one part can be repeated alone.
+
+Prints a line for each command and ends with 1 if one failed. What installs, lints or takes hours is listed as left out.
 """
 
+import argparse
 import os
 import re
 import shutil
@@ -18,12 +22,13 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-PAGES = [
-    ROOT / "README.md",
+README = [ROOT / "README.md"]
+GUIDE = [
     ROOT / "docs" / "index.md",
     ROOT / "docs" / "beyond_one_machine.md",
     *sorted((ROOT / "docs" / "user_guide").glob("*.md")),
 ]
+PARTS = ("build", "readme", "guide", "gallery", "tests")
 EXTRAS = "plots,cli,parquet,onnx,dask"
 LEFT_OUT = {
     "make": "needs the sources",
@@ -65,12 +70,13 @@ def commands(page):
 
 
 class Environment:
-    """A new environment, outside the sources, and what became of the commands that ran in it."""
+    """An environment outside the sources, and what became of the commands that ran in it."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, new):
         self.folder = folder
         self.failed = []
-        subprocess.run([sys.executable, "-m", "venv", "--clear", folder / "venv"], check=True)
+        if new:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder / "venv"], check=True)
         self.bin = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
         self.variables = {
             key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "MARGINDIST_DATA")
@@ -105,20 +111,28 @@ class Environment:
 
 
 def build(folder):
-    """Build the source distribution, and the wheel from it; check how the README will look; return both files."""
-    tools = Environment(folder / "build")
+    """Build the source distribution, and the wheel from it; check how the README will look."""
+    shutil.rmtree(folder / "dist", ignore_errors=True)
+    tools = Environment(folder / "build", new=True)
     tools.install("build", "twine")
     subprocess.run(
         [tools.bin / "python", "-m", "build", "--outdir", folder / "dist", ROOT], check=True, env=tools.variables
     )
     files = sorted((folder / "dist").iterdir())
     subprocess.run([tools.bin / "python", "-m", "twine", "check", "--strict", *files], check=True, env=tools.variables)
-    return next((folder / "dist").glob("*.tar.gz")), next((folder / "dist").glob("*.whl"))
 
 
-def check_pages(environment):
+def built(folder, ending):
+    """Return the distribution with this ending that was built in a folder."""
+    found = next((folder / "dist").glob(f"*{ending}"), None)
+    if found is None:
+        sys.exit(f"{folder} has no {ending}; run the part build first.")
+    return found
+
+
+def check_pages(environment, pages):
     """Run what stands in shell and Python blocks."""
-    for page in PAGES:
+    for page in pages:
         name = page.relative_to(ROOT).as_posix()
         folder = environment.empty_folder(name)
         lines = commands(page)
@@ -156,23 +170,35 @@ def check_tests(environment, sources):
     environment.run("tests of the source distribution: a few", [*pytest, *FEW_TESTS], unpacked)
 
 
-def main(folder):
-    """Build, install, run everything; return the number of failures."""
-    sources, wheel = build(folder)
-    environment = Environment(folder)
-    environment.install(f"{wheel}[{EXTRAS}]", "onnxruntime")  # the page on ONNX says that this is a package of its own
-    check_pages(environment)
-    check_examples(environment)
-    environment.install(f"{wheel}[test]")
-    check_tests(environment, sources)
+def main(folder, parts):
+    """Run the parts; return the number of failures."""
+    new = "build" in parts
+    if new:
+        build(folder)
+    wheel = built(folder, ".whl")
+    environment = Environment(folder, new)
+    if new:  # the page on ONNX says that onnxruntime is a package of its own
+        environment.install(f"{wheel}[{EXTRAS}]", "onnxruntime")
+    if "readme" in parts:
+        check_pages(environment, README)
+    if "guide" in parts:
+        check_pages(environment, GUIDE)
+    if "gallery" in parts:
+        check_examples(environment)
+    if "tests" in parts:
+        environment.install(f"{wheel}[test]")
+        check_tests(environment, built(folder, ".tar.gz"))
     print(f"{len(environment.failed)} failed" if environment.failed else "All passed.")
     return len(environment.failed)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        place = Path(sys.argv[1]).resolve()
-        place.mkdir(parents=True, exist_ok=True)
-        sys.exit(bool(main(place)))
-    with tempfile.TemporaryDirectory() as place:
-        sys.exit(bool(main(Path(place))))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, help="where to build and run; kept (default: a temporary one)")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="the parts to run (default: all)")
+    options = parser.parse_args()
+    if options.folder is None:
+        with tempfile.TemporaryDirectory() as place:
+            sys.exit(bool(main(Path(place), options.only)))
+    options.folder.mkdir(parents=True, exist_ok=True)
+    sys.exit(bool(main(options.folder.resolve(), options.only)))

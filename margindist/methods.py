@@ -16,7 +16,7 @@ from importlib import import_module
 from inspect import signature
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from margindist.suggestions import nearest
+from margindist.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -572,10 +572,8 @@ class UnknownMethod(ValueError):
 
     def __init__(self, name: str, known: Iterable[str]):
         known = list(known)
-        super().__init__(
-            f"no method is called {name!r}; did you mean {', '.join(nearest(name, known))}? "
-            f"There are: {', '.join(known)}."
-        )
+        meant = did_you_mean(name, known, f"there are {', '.join(known)}.")
+        super().__init__(f"there is no method {name!r}; {meant}")
 
 
 def _within_reach(method, shape):

@@ -108,6 +108,12 @@ READ = [
         "(year)', 'sold (month)', 'sold (day)', 'sold (weekday)'.", [19782.0, 19722.0, np.nan, 19723.0],
     ),
     (
+        "a row per day", "t.csv",
+        "sold,count,kind\n" + "".join(f"2024-01-{k + 1:02},{row[2]},{row[0]}\n" for k, row in enumerate(ROWS)),
+        "The column 'sold' holds dates ('2024-01-01') and was read as numbers: 'sold (days since 1970)', 'sold "
+        "(year)', 'sold (month)', 'sold (day)', 'sold (weekday)'.", [19723.0, 19724.0],
+    ),
+    (
         "dates and times", "t.csv", table("sold", ["31.12.2023 18:00", "01.01.2024 06:30"]),
         "The column 'sold' holds dates ('01.01.2024 06:30'), the day first, and was read as numbers: 'sold (days since "
         "1970)', 'sold (year)', 'sold (month)', 'sold (day)', 'sold (weekday)', 'sold (hour)'.",
@@ -232,7 +238,7 @@ def test_encodings_by_name(tmp_path):
     path.write_bytes(PLAIN.replace("rose", "роза").encode("koi8-r"))
     data = read_file(path, encoding="KOI8-R")
     assert set(data.y) == {"роза", "lily"} and "cp1252" not in " ".join(data.notes)
-    with pytest.raises(DataError, match=r"no encoding is called 'cp1253x'; did you mean one of cp125\d, cp125\d, "):
+    with pytest.raises(DataError, match=r"there is no encoding 'cp1253x'; did you mean cp125\d or cp125\d or "):
         read_file(path, encoding="cp1253x")
     with pytest.raises(DataError, match=r"t\.csv: the text is not ascii \(ordinal not in range\(128\), after line 0\)"):
         read_file(path, encoding="ascii")
@@ -287,8 +293,18 @@ def test_dates_in_parquet(tmp_path):
     np.testing.assert_allclose(np.asarray(data.X)[:3, 1:5], [[2024, 2, 29, 4], [np.nan] * 4, [1969, 12, 31, 3]])
 
 
-def test_a_name_nobody_has_gets_the_nearest(tmp_path):
+@pytest.mark.parametrize(
+    ("target", "hint"),
+    [
+        ("petal", "did you mean 'length_of_petal'?"),
+        ("KINDS", "did you mean 'kind'?"),
+        ("colour", "its columns are 'f0', 'f1', 'f2', 'f3', 'length_of_petal', 'kind'."),  # none is near
+        ("0.5", "its columns are 'f0', 'f1', 'f2', 'f3', 'length_of_petal', 'kind'."),
+    ],
+)
+def test_a_name_that_does_not_exist_gets_the_near_ones_only(tmp_path, target, hint):
     path = tmp_path / "t.csv"
-    path.write_text("aa,bb,length_of_petal,kind\n1,2,3,u\n2,1,4,v\n")
-    with pytest.raises(DataError, match=r"there is no column 'petal'; did you mean one of 'length_of_petal', "):
-        read_file(path, target="petal")
+    path.write_text("f0,f1,f2,f3,length_of_petal,kind\n1,2,3,4,5,u\n2,1,4,3,6,v\n")
+    with pytest.raises(DataError) as refused:
+        read_file(path, target=target)
+    assert str(refused.value) == f"t.csv: there is no column {target!r}; {hint}"

@@ -138,10 +138,10 @@ WRONG = [
     (["compare", "nothing"], 1, "There is no data set 'nothing'"),
     (["compare", "flowers.csv", "--target", "nothing"], 1, "'nothing'"),
     (["compare", "flowers.csv", "--target", "height"], 1, "height"),
-    (["compare", "flowers.csv", "--methods", "svmm"], 2, "no method is called 'svmm'"),
+    (["compare", "flowers.csv", "--methods", "svmm"], 2, "there is no method 'svmm'"),
     (["compare", "flowers.csv", "--methods", "odmm"], 2, "did you mean odm"),
     (["compare", "flowers.csv", "--methods", ","], 2, "names no method"),
-    (["comapre", "flowers.csv"], 2, "No such command 'comapre'; did you mean compare?"),
+    (["comapre", "flowers.csv"], 2, "There is no command 'comapre'; did you mean compare?"),
     (["compare", "flowers.csv", "-o", "no/such/folder/report.html"], 1, "its folder does not exist"),
     (["compare", "flowers.csv", "--store", "flowers.csv"], 2, "flowers.csv is read, or written to, already"),
     (["compare", "flowers.csv", "--splits", "1"], 2, "1 is not in the range"),
@@ -437,7 +437,7 @@ def test_ctrl_c_reports_what_is_done(folder):
     assert "Stopped (interrupted) with" in out and "--resume goes on" in out
     assert out.splitlines()[-1] == f"Report: {folder / 'flowers.html'}"
     assert "Traceback" not in err
-    assert "Not all is done" in Path("flowers.html").read_text(encoding="utf-8")
+    assert "This run is not finished" in Path("flowers.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT")

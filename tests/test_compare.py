@@ -153,6 +153,7 @@ def made(scores_by_method, splits=5, failed=(), unconverged=(), left_out=None, r
                 "scores": {"accuracy": score, "balanced_accuracy": 0.5},
                 "converged": (key, k) not in unconverged,
                 "margins": margins,
+                "confusion": [[6, 0], [1, 3]],
             }
             cell = Cell(plan.experiment, "made", key, k)
             results.append(Result(cell, score=score, fit_seconds=0.1, predict_seconds=0.1, detail=detail))
@@ -267,9 +268,9 @@ def test_methods_are_chosen_by_measured_cost_and_the_reason_is_said():
     named = choose(["LDM", " odm "], Shape(500, 10, 2, False, 1.0))
     assert {method.key for method in named.methods} == {"ldm", "odm", *BASELINES} and not named.reserve
     assert {m.key for m in choose(["all"], Shape(500, 10, 2, False, 1.0)).methods} == set(BY_KEY)
-    with pytest.raises(ValueError, match=r"no method is called 'nonsense'; did you mean .*\? There are: .*ldm-rbf"):
+    with pytest.raises(ValueError, match=r"there is no method 'nonsense'; there are .*ldm-rbf"):
         choose(["nonsense"], Shape(500, 10, 2, False, 1.0))
-    with pytest.raises(ValueError, match=r"no method is called 'ldmrbf'; did you mean ldm-rbf, "):
+    with pytest.raises(ValueError, match=r"there is no method 'ldmrbf'; did you mean ldm-rbf or "):
         choose(["ldmrbf"], Shape(500, 10, 2, False, 1.0))
 
 
@@ -319,6 +320,35 @@ def test_the_verdict_names_methods_that_the_run_did_not_reach():
     assert not any("Not finished" in sentence for sentence in failed.answer())
 
 
+def test_the_verdict_names_all_that_share_the_first_place():
+    said = made({"ldm": [0.9, 0.8], "svc": [0.8, 0.9], "odm": [0.7, 0.7]}).answer()
+    assert said[0] == "LDM and SVC (RBF) share the highest accuracy, 0.850 over 2 splits."
+
+
+def test_methods_that_begin_last_take_no_splits_from_the_others():
+    jitter = np.array([0.0, 0.004, -0.004, 0.002, -0.002])
+    scores = {"ldm": 0.95 + jitter, "linearsvc": 0.7 - jitter, "romma": [0.9, 0.9]}
+    comparison = made(scores, reserve=["romma"])
+    assert [row.splits for row in comparison.rows] == [5, 5]
+    said = comparison.answer()
+    assert "The difference is real: every other method that ran is significantly worse." in said
+    assert said[-1] == "Not finished, so not compared: ROMMA."
+    whole = made({**scores, "romma": 0.9 + jitter}, reserve=["romma"])
+    assert [row.method for row in whole.rows] == ["ldm", "romma", "linearsvc"] and not whole.unfinished
+
+
+def test_the_commonest_class_is_counted_on_the_test_parts_of_the_table():
+    comparison = made({"ldm": [0.6, 0.6], "mamc": [0.5, 0.7], "svc": [0.61, 0.61]})
+    for result in comparison.results:
+        result.detail["confusion"] = [[[5, 0], [5, 0]], [[7, 0], [3, 0]]][result.cell.split]
+    again = Comparison(comparison.plan, comparison.about, comparison.results)
+    assert again.baseline == pytest.approx(0.6)
+    assert [row.method for row in again.rows if row.below_baseline] == ["ldm", "mamc"]  # as good is no better
+    comparison.about["classes"] = {"a": 60, "b": 40}
+    first = [result for result in comparison.results if result.cell.split == 0]
+    assert Comparison(comparison.plan, comparison.about, first).baseline == 0.5  # of that part, not of all rows
+
+
 def test_the_verdict_names_rivals_of_the_same_kind_that_were_left_out():
     jitter = np.array([0.0, 0.004, -0.004, 0.002, -0.002])
     left_out = {"LDM (RBF)": "a split would take about 3 h", "ROMMA": "runs if asked for"}
@@ -334,12 +364,12 @@ def test_what_did_not_converge_has_no_rank_and_is_never_the_best():
     )
     assert [(row.rank, row.method) for row in comparison.rows] == [(1, "ldm"), (2, "linearsvc"), (None, "pumma")]
     assert comparison.rows[2].remarks == ["not converged in 1 of 5 splits"]
-    assert comparison.rows[1].remarks == ["below the commonest class"]
+    assert comparison.rows[1].remarks == ["no better than the commonest class"]
     said = comparison.answer()
     assert said[0].startswith("LDM has the highest accuracy of the methods that converged on every split, 0.900")
     assert "PUMMA, which did not converge on some splits and has no rank, had 0.950." in said
     text = str(comparison)
-    assert "not converged in 1 of 5 splits" in text and "below the commonest class" in text
+    assert "not converged in 1 of 5 splits" in text and "no better than the commonest class" in text
     lines = [line.split()[0:2] for line in text.splitlines()]
     assert lines[2] == ["(the", "commonest"]  # between what is better and what is worse
     frame = comparison.to_frame()
@@ -394,15 +424,18 @@ def test_every_score_is_that_of_scikit_learn_in_search_and_ranking(data, scoring
         assert result.score == pytest.approx(expected[scoring])
         assert {name: result.detail["scores"][name] for name in expected} == pytest.approx(expected)
     dummy = DummyClassifier(strategy="prior").fit(X, y)
-    always = {
-        "accuracy": accuracy_score(y, dummy.predict(X)),
-        "balanced_accuracy": 0.5,
-        "f1_macro": f1_score(y, dummy.predict(X), average="macro", zero_division=0.0),
-        "roc_auc": 0.5,
-        "average_precision": np.mean(y == "rare"),
-        "log_loss": -log_loss(y, dummy.predict_proba(X)),
-    }
-    assert comparison.baseline == pytest.approx(always[scoring])
+    always = []
+    for _, part in comparison.plan.parts(y):
+        truths, named = y[part], dummy.predict(X[part])
+        always.append({
+            "accuracy": accuracy_score(truths, named),
+            "balanced_accuracy": 0.5,
+            "f1_macro": f1_score(truths, named, average="macro", zero_division=0.0),
+            "roc_auc": 0.5,
+            "average_precision": np.mean(truths == "rare"),
+            "log_loss": -log_loss(truths, dummy.predict_proba(X[part])),
+        })  # fmt: skip
+    assert comparison.baseline == pytest.approx(np.mean([scores[scoring] for scores in always]))
     inner = Scorer(scoring, "rare")
     if scoring not in ("log_loss", "accuracy"):
         assert inner(model, rows, truth) == pytest.approx(expected[scoring])
@@ -524,7 +557,7 @@ def test_training_chooses_and_fits():
     assert trained.model.score(X, y) > 0.7 and set(trained.parameters) == {"C"}
     given = train(X, y, method="ldm", parameters={"C": 2.0, "lambda1": 0.0, "lambda2": 0.0})
     assert given.inner_score is None and given.model[-1].C == 2.0
-    with pytest.raises(ValueError, match="no method is called 'svm'"):
+    with pytest.raises(ValueError, match="there is no method 'svm'"):
         train(X, y, method="svm")
 
 
@@ -572,7 +605,7 @@ def test_the_report_shows_answer_then_pictures_then_tables(comparison):
     page = comparison.to_html()
     order = [page.index(text) for text in (
         'class="answer"', "Time against accuracy", "Is more data worth it?", "The columns that matter to",
-        "takes for what", "ROC of", "Precision and recall of", "Probabilities claimed", "The methods, best first",
+        "Confusion matrix of", "ROC of", "Precision and recall of", "Probabilities claimed", "The methods, best first",
         "(the commonest class)", "Class by class",
     )]  # fmt: skip
     assert order == sorted(order)

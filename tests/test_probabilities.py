@@ -132,7 +132,7 @@ def test_fit_calibrates_and_predict_writes_probabilities_and_kept_columns(flower
     truth = (flowers["open"] == "True").to_numpy()
     assert log_loss(truth, p) < 0.69 and ((p[:, 1] > 0.5) == found["prediction"]).all()
     assert run(["predict", "m.model", "flowers.csv", "--keep", "identity"]) == 1
-    assert "there is no column 'identity' to keep; did you mean one of 'id', " in capsys.readouterr().err
+    assert "there is no column 'identity' to keep; its columns are 'id', " in capsys.readouterr().err
 
     class Stdin:
         buffer = io.BytesIO(Path("flowers.csv").read_bytes())

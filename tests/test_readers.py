@@ -406,7 +406,7 @@ def test_other_refusals(write, tmp_path):
     assert "got a folder" in refusal(tmp_path)
     assert "no such file" in refusal(tmp_path / "none.csv")
     path = write("t.csv", "length,width,kind\n1,2,u\n3,4,v\n")
-    assert "no column 'lenght'; did you mean one of 'length'" in refusal(path, target="lenght")
+    assert "no column 'lenght'; did you mean 'length'?" in refusal(path, target="lenght")
     assert "numbered from 0 to 2" in refusal(path, target=7)
     assert "label first" in refusal(write("t.svm", "1 1:1\n2 1:2\n"), target="a")
 

@@ -16,7 +16,7 @@ import click
 from margindist import __version__
 from margindist.cli import INTERRUPTED
 from margindist.files import write_whole
-from margindist.suggestions import nearest
+from margindist.suggestions import did_you_mean
 
 # Where each command is defined, and what it does. --help needs no more than this, so it is quick.
 _COMMANDS = {
@@ -60,8 +60,9 @@ class _Commands(click.Group):
                 raise click.UsageError(
                     f"{args[0]!r} is a file; did you mean: margindist compare {args[0]}", ctx
                 ) from None
-            (near,) = nearest(args[0], self.list_commands(ctx), most=1)
-            raise click.UsageError(f"No such command {args[0]!r}; did you mean {near}?", ctx) from None
+            known = self.list_commands(ctx)
+            meant = did_you_mean(args[0], known, f"there are {', '.join(known)}.")
+            raise click.UsageError(f"There is no command {args[0]!r}; {meant}", ctx) from None
 
     def format_commands(self, ctx, formatter):
         with formatter.section("Commands"):

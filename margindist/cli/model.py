@@ -24,7 +24,6 @@ from margindist.cli.app import (
     write,
 )
 from margindist.files import written_whole
-from margindist.suggestions import nearest
 
 _TABLES = (".csv", ".txt", ".parquet")
 
@@ -254,10 +253,12 @@ def _tables(data, memory, fitted, metadata, keep, encoding):
 
 
 def _check_kept(keep, names, data):
+    from margindist.datasets.dataset import column_hint
+
     for name in keep:
         if name not in names:
-            near = ", ".join(map(repr, nearest(name, names))) or "none, since columns have no names"
-            raise ValueError(f"{Path(data).name}: there is no column {name!r} to keep; did you mean one of {near}?")
+            hint = column_hint(name, names) if names else "its columns have no names."
+            raise ValueError(f"{Path(data).name}: there is no column {name!r} to keep; {hint}")
 
 
 def _predictions(tables, fitted, metadata, judge):

@@ -23,6 +23,7 @@ LEVEL = 0.05
 QUANTILES = np.round(np.linspace(0.0, 1.0, 81), 4)  # of margins
 FEWEST_TESTED = 5  # two or three differences are often exactly equal, which a t-test takes for certainty
 BASELINE = "(the commonest class)"
+_ROUNDING = 1e-12  # means of equal scores over splits differ by less
 _SIGNS = {"": "  ", "tie": "  ", "win": " +", "loss": " -"}
 
 
@@ -46,7 +47,7 @@ class ComparisonRow(NamedTuple):
     converged : int
         On how many splits the final fit converged.
     below_baseline : bool
-        Whether naming the commonest class always scores higher.
+        Whether naming the commonest class always scores as much or more.
     margin_mean, margin_variance : float
         Of the normalised margins of the test parts.
     geometric_margin : float or None
@@ -93,9 +94,10 @@ class ComparisonRow(NamedTuple):
         """What a reader must know before taking the line for a result like the others."""
         found = []
         if self.converged < self.splits:
-            found.append(f"not converged in {self.splits - self.converged} of {self.splits} splits")
+            of_all = f"{self.splits} split{'s' if self.splits > 1 else ''}"
+            found.append(f"not converged in {self.splits - self.converged} of {of_all}")
         if self.below_baseline:
-            found.append("below the commonest class")
+            found.append("no better than the commonest class")
         return found
 
 
@@ -129,8 +131,8 @@ class Comparison:
         self.results = list(results)
         self.stopped = stopped
         self.looks = [look for look in looks if look.status == "done"]
-        self._splits = _comparable_splits(self.results)
-        self.baseline = baseline(plan.scoring, about["classes"], plan.positive)
+        self._splits = _comparable_splits(self.results, plan.reserve)
+        self.baseline = self._baseline()
         self.rows = _ranked(plan, self.done, self.baseline)
 
     @classmethod
@@ -181,9 +183,14 @@ class Comparison:
 
     @property
     def unfinished(self) -> list[str]:
-        """The methods of the plan that are not in the table because the run ended before they had a split."""
-        begun = {row.method for row in self.rows} | set(self.plan.reserve)
-        labels = [BY_KEY[key].label for key in self.plan.grids if key not in begun]
+        """The methods that are not in the table because the run ended before they had the splits of the others.
+
+        Methods of the reserve count from their first result on.
+        """
+        shown = {row.method for row in self.rows}
+        begun = {result.cell.method for result in self.results}
+        waited_for = [key for key in self.plan.grids if key not in self.plan.reserve or key in begun]
+        labels = [BY_KEY[key].label for key in waited_for if key not in shown]
         return [label for label in labels if label not in self.failures]
 
     @property
@@ -202,11 +209,13 @@ class Comparison:
     def done(self) -> dict[str, list[Result]]:
         """The results that the table is made of, by method and in the order of the splits.
 
-        While not all is done, these are the splits that every method has finished.
+        While not all is done, these are the splits that every method has finished. Methods of the reserve, which begin
+        when the others are done, are left out until they have these splits too: the others lose none to them.
         """
-        found = {key: [] for key in self.plan.grids}
+        late = _late(self.results, self.plan.reserve, self._splits)
+        found = {key: [] for key in self.plan.grids if key not in late}
         for result in sorted(self.results, key=lambda result: result.cell.split):
-            if result.status == "done" and result.cell.split in self._splits:
+            if result.status == "done" and result.cell.split in self._splits and result.cell.method in found:
                 found[result.cell.method].append(result)
         return {key: results for key, results in found.items() if results}
 
@@ -278,10 +287,19 @@ class Comparison:
         near = [label for label in self.left_out if kernels[label] == self.rows[0].kernel]
         far = [label for label in self.left_out if label not in near]
         if near:
-            found.append(f"Not compared, though of the same kind as {self.rows[0].label}: {_listed(near)}.")
+            kind = f"though of the same kind as {self.rows[0].label}"
+            found.append(f"{'Also not' if found else 'Not'} compared, {kind}: {_listed(near)}.")
         if far:
-            found.append(f"{'Also not' if near else 'Not'} compared: {_listed(far)}.")
+            found.append(f"{'Also not' if found else 'Not'} compared: {_listed(far)}.")
         return found
+
+    def _baseline(self):
+        """The score of naming the commonest class always, on the test parts that the table is about."""
+        classes = self.about["classes"]
+        tested = {result.cell.split: result.detail["confusion"] for results in self.done.values() for result in results}
+        parts = [dict(zip(classes, np.sum(confusion, axis=1).tolist())) for confusion in tested.values()]
+        name, positive = self.plan.scoring, self.plan.positive
+        return float(np.mean([baseline(name, part, classes, positive) for part in parts or [classes]]))
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything in types that JSON has: plan, data, answer, table, and the results of each split."""
@@ -330,15 +348,27 @@ class Comparison:
     __repr__ = __str__  # what a notebook shows
 
 
-def _comparable_splits(results):
-    """The splits that every method has finished; methods that finished none or failed somewhere do not count."""
+def _finished_splits(results):
+    """The splits that each method has finished, and the methods that failed somewhere."""
     done: dict[str, set[int]] = {}
-    failed = {result.cell.method for result in results if result.status != "done"}
     for result in results:
         if result.status == "done":
             done.setdefault(result.cell.method, set()).add(result.cell.split)
-    counted = [splits for key, splits in done.items() if key not in failed] or list(done.values())
+    return done, {result.cell.method for result in results if result.status != "done"}
+
+
+def _comparable_splits(results, reserve):
+    """The splits that every method has finished; the reserve, and what finished none or failed, do not count."""
+    done, failed = _finished_splits(results)
+    first = {key: splits for key, splits in done.items() if key not in reserve} or done
+    counted = [splits for key, splits in first.items() if key not in failed] or list(first.values())
     return set.intersection(*counted) if counted else set()
+
+
+def _late(results, reserve, splits):
+    """The methods of the reserve that the run ended before: they have not all of these splits, and did not fail."""
+    done, failed = _finished_splits(results)
+    return {key for key in reserve if key in done and key not in failed and not splits <= done[key]}
 
 
 def _ranked(plan, done, base):
@@ -376,7 +406,7 @@ def _ranked(plan, done, base):
                 accuracy=_mean_of(results, "accuracy"),
                 balanced_accuracy=_mean_of(results, "balanced_accuracy"),
                 converged=converged[key],
-                below_baseline=bool(scores.mean() < base),
+                below_baseline=bool(scores.mean() < base + _ROUNDING),
                 margin_mean=float(np.mean([part["mean"] for part in tests])),
                 margin_variance=float(np.mean([part["variance"] for part in tests])),
                 geometric_margin=None if None in geometric else float(np.mean([part["mean"] for part in geometric])),
@@ -465,12 +495,17 @@ def _first_sentences(rows, base, score):
     elif any(row.rank is None for row in rows):
         did.append("converged on")
     whole = f" of the methods that {' and '.join(did)} every split" if did else ""
-    yield (
-        f"{best.label} has {score.best}{whole}, {score.spread(best)} over {best.splits} "
-        f"split{'s' if best.splits > 1 else ''}."
-    )
+    over = f"over {best.splits} split{'s' if best.splits > 1 else ''}"
+    first = [row for row in rows if row.rank is not None and row.splits == best.splits]
+    equal = [row.label for row in first if row.score > best.score - _ROUNDING]
+    if len(equal) > 1:
+        yield f"{_listed(equal)} share {score.best}{whole}, {score.text(best.score)} {over}."
+    else:
+        yield f"{best.label} has {score.best}{whole}, {score.spread(best)} {over}."
     beside = ""
-    if best.below_baseline:
+    if abs(best.score - base) < _ROUNDING:
+        beside = ": that is as good"
+    elif best.below_baseline:
         beside = ": that is better" if score.name == "log_loss" else ": that is more"
     elif best.score - base <= (best.score_std or 0.0):
         beside = ": that is hardly worse" if score.name == "log_loss" else ": that is hardly less"
@@ -525,7 +560,7 @@ def _unranked_sentences(rows, score):
 
 
 def _listed(names, most=5):
-    if len(names) > most:
+    if len(names) > most + 1:  # "and 1 more" would be no shorter than its name
         return f"{', '.join(names[:most])} and {len(names) - most} more"
     return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
 

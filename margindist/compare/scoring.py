@@ -118,25 +118,29 @@ def mean_log_loss(y: np.ndarray, p: np.ndarray, classes: np.ndarray) -> float:
     return float(log_loss(y, p, labels=classes)) if len(y) else 0.0
 
 
-def baseline(name: str, class_counts: Mapping[str, int], positive: str | None) -> float:
-    """Return the score of naming the commonest class always (for log-loss: the share of each class).
+def baseline(name: str, part: Mapping[str, int], everywhere: Mapping[str, int], positive: str | None) -> float:
+    """Return the score on a test part of naming the commonest class always (for log-loss: the share of each class).
 
     Parameters
     ----------
     name : str
         One of `LABELS`.
-    class_counts : dict
-        From classes to rows.
+    part, everywhere : dict
+        From classes to rows, of the test part and of all rows.
     positive : str or None
         The class that average precision is about, of two.
     """
-    shares = np.array(list(class_counts.values()), dtype=float) / sum(class_counts.values())
-    most = shares.max()
+    n_rows = sum(part.values())
+    shares = {label: count / n_rows for label, count in part.items()}
+    n_classes = sum(count > 0 for count in part.values())
+    most = shares[max(everywhere, key=everywhere.get)]
+    if name == "log_loss":
+        total = sum(everywhere.values())
+        return float(sum(share * np.log(everywhere[label] / total) for label, share in shares.items()))
     return float({
         "accuracy": most,
-        "balanced_accuracy": 1.0 / len(shares),
-        "f1_macro": 2.0 * most / (1.0 + most) / len(shares),
+        "balanced_accuracy": 1.0 / n_classes,
+        "f1_macro": 2.0 * most / (1.0 + most) / n_classes,
         "roc_auc": 0.5,
-        "average_precision": shares.mean() if positive is None else class_counts[positive] / sum(class_counts.values()),
-        "log_loss": float(np.sum(shares * np.log(shares))),
+        "average_precision": 1.0 / n_classes if positive is None else shares[positive],
     }[name])  # fmt: skip

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from margindist.datasets.dataset import DataError, Dataset
 from margindist.datasets.openml import read_openml
 from margindist.datasets.readers import FILE_ENDINGS, read_file
-from margindist.suggestions import nearest
+from margindist.suggestions import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,9 @@ def find(name, *, paper=None):
         raise DataError(f"The papers call different data {name!r}; choose one of {listed}.")
     known = [entry.name for entry in entries] if paper is None else []
     known += [printed.name for entry in entries for printed in entry.printed if paper in (None, printed.paper)]
-    near = ", ".join(nearest(str(name), known))
+    meant = did_you_mean(str(name), known, "margindist datasets lists all of them.")
     where = "the catalogue" if paper is None else f"the tables of {paper}"
-    raise DataError(f"There is no data set {name!r} in {where}; did you mean {near}?")
+    raise DataError(f"There is no data set {name!r} in {where}; {meant}")
 
 
 def load(name, *, data_dir=None, paper=None):

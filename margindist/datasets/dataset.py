@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from margindist.suggestions import nearest
+from margindist.suggestions import did_you_mean
 
 NAN = frozenset(("nan", "NaN", "NAN", "-nan", "-NaN"))  # as programs write missing numbers
 MISSING = NAN | {"", "?", "NA", "N/A", "n/a", "N/a", "n.a.", "N.A.", "#N/A", "<NA>", "null", "NULL", "None"}
@@ -35,7 +35,8 @@ TARGET_NAMES = (
 )
 _FEWEST_ROWS_OF_IDENTIFIER = 20
 _IDENTIFIER_NAME = re.compile(r"(.*[_ .-])?(id|ids|idx|index|no|nr|number|key|uuid|rowid|unnamed: 0)", re.IGNORECASE)
-_DATE_PART = re.compile(r".* \((days since 1970|year|month|day|weekday|hour)\)")  # no guess at the target
+# Neither a target to guess nor an identifier: one row per day is a series, although its days are running numbers.
+_DATE_PART = re.compile(r".* \((days since 1970|year|month|day|weekday|hour)\)")
 _MOST_CLASSES = 30  # of a column that is guessed to be the target
 _FIRST_ROWS = 1000  # which often tell enough
 _MOST_LISTED = 5  # names in a sentence
@@ -403,8 +404,9 @@ def _choose(table, target, name, notes):
 
 def _listed(names):
     """Return the first names, and how many more there are."""
-    more = len(names) - _MOST_LISTED
-    return ", ".join(map(repr, names[:_MOST_LISTED])) + (f" and {more} more" if more > 0 else "")
+    if len(names) <= _MOST_LISTED + 1:  # "and 1 more" would be no shorter than its name
+        return ", ".join(map(repr, names))
+    return ", ".join(map(repr, names[:_MOST_LISTED])) + f" and {len(names) - _MOST_LISTED} more"
 
 
 def _looks_like_classes(column):
@@ -432,11 +434,15 @@ def _find(names, target, name):
     try:
         number = int(target)
     except (TypeError, ValueError):
-        listed = ", ".join(map(repr, nearest(str(target), names)))
-        raise DataError(f"{name}: there is no column {target!r}; did you mean one of {listed}?") from None
+        raise DataError(f"{name}: there is no column {target!r}; {column_hint(str(target), names)}") from None
     if not -len(names) <= number < len(names):
         raise DataError(f"{name}: there is no column {number}; columns are numbered from 0 to {len(names) - 1}.")
     return number % len(names)
+
+
+def column_hint(name, names):
+    """Return the end of a sentence about a column that does not exist: the nearest names, or else the first ones."""
+    return did_you_mean(name, names, f"its columns are {_listed(names)}.", show=repr)
 
 
 def _informative(table, columns, target, notes):
@@ -448,7 +454,7 @@ def _informative(table, columns, target, notes):
             continue
         if _constant(column):
             constant.append(names[k])
-        elif _identifier(table.columns[k], names[k]):
+        elif not _DATE_PART.fullmatch(names[k]) and _identifier(table.columns[k], names[k]):
             (unique if isinstance(column, Text) else running).append(names[k])
         else:
             kept.append(k)

@@ -4,7 +4,7 @@ import codecs
 import io
 
 from margindist.datasets.dataset import DataError
-from margindist.suggestions import nearest
+from margindist.suggestions import did_you_mean
 
 _COMMON = ("utf-8", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "cp1252", "latin-1", "iso8859-15", "cp1250", "cp1251",
            "cp437", "cp850", "mac-roman", "koi8-r", "shift_jis", "euc-jp", "gb18030", "big5", "euc-kr")  # fmt: skip
@@ -28,8 +28,8 @@ def checked(encoding, name):
         "".encode(encoding)
         return codecs.lookup(encoding).name
     except LookupError:
-        near = ", ".join(nearest(encoding, _COMMON))
-        raise DataError(f"{name}: no encoding is called {encoding!r}; did you mean one of {near}?") from None
+        meant = did_you_mean(encoding, _COMMON, "Python's standard encodings are known, such as utf-8, utf-16, cp1252.")
+        raise DataError(f"{name}: there is no encoding {encoding!r}; {meant}") from None
 
 
 def is_cp1252(opened):
