@@ -46,8 +46,10 @@ from sklearn.utils import shuffle
 
 table = shuffle(load_iris(as_frame=True).frame, random_state=0).rename(columns={"target": "species"})
 table["species"] = table["species"].map({0: "setosa", 1: "versicolor", 2: "virginica"})
-table[:90].to_csv("flowers.csv", index=False)
-table[90:].drop(columns="species").to_csv("new.csv", index=False)
+table = table[table["species"] != "setosa"]
+few = table.groupby("species").head(12)  # a whole comparison, all methods with all their grids, takes minutes with more
+few.to_csv("flowers.csv", index=False)
+table.drop(few.index).drop(columns="species").to_csv("new.csv", index=False)
 lifts = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 3)), columns=["height", "load", "speed"])
 lifts.assign(stops=(lifts["load"] > 0).astype(int)).to_parquet("lifts.parquet", index=False)
 Path("new_lifts").mkdir()
@@ -75,6 +77,7 @@ class Environment:
     def __init__(self, folder, new):
         self.folder = folder
         self.failed = []
+        self.seen = set()
         if new:
             subprocess.run([sys.executable, "-m", "venv", "--clear", folder / "venv"], check=True)
         self.bin = folder / "venv" / ("Scripts" if os.name == "nt" else "bin")
@@ -92,10 +95,8 @@ class Environment:
     def run(self, title, command, folder):
         """Run a command, as a list or a line of shell, and print whether it passed."""
         start = time.perf_counter()
-        shell = isinstance(command, str)
-        run = subprocess.run(
-            command, cwd=folder, env=self.variables, shell=shell, capture_output=True, text=True, check=False
-        )
+        command = [shutil.which("bash") or "sh", "-c", command] if isinstance(command, str) else command
+        run = subprocess.run(command, cwd=folder, env=self.variables, capture_output=True, text=True, check=False)
         outcome = "passed" if run.returncode == 0 else "FAILED"
         print(f"{outcome} {time.perf_counter() - start:6.1f} s  {title}", flush=True)
         if run.returncode:
@@ -141,9 +142,12 @@ def check_pages(environment, pages):
         for line in lines:
             why = next((why for start, why in LEFT_OUT.items() if line.startswith(start)), None)
             missing = next((shell for shell in ("zsh", "fish") if shell in line and shutil.which(shell) is None), None)
+            if line in environment.seen and line.startswith("margindist compare"):
+                why = "ran for a page above"
             if why or missing:
                 print(f"left out         {name}: {line} ({why or f'{missing} is not installed'})")
             else:
+                environment.seen.add(line)
                 environment.run(f"{name}: {line}", line, folder)
         python = blocks(page, "python")
         if python:

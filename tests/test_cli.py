@@ -159,7 +159,7 @@ WRONG = [
     (["predict", "nothing.model", "flowers.csv"], 1, "nothing.model: there is no such file."),
     (["export", "flowers.csv", "-o", "m.onnx"], 1, "flowers.csv"),
     (["compare", "flowers.csv", "-o", "flowers.csv"], 2, "flowers.csv is read, or written to, already"),
-    (["compare", "flowers.csv", "--csv", "flowers.csv"], 2, "name another place"),
+    (["compare", "flowers.csv", "--csv", "flowers.csv"], 2, "choose another output file"),
     (["compare", "flowers.csv", "--csv", "-", "--json", "-"], 2, "- is read, or written to, already"),
     (["fit", "flowers.csv", "-o", "flowers.csv"], 2, "flowers.csv is read, or written to, already"),
     (["fit", "wdbc", "--target", "colour", "-o", "m"], 1, "a target of its own"),
@@ -293,7 +293,7 @@ def test_compilation_is_announced_and_done_ahead(folder, capsys, monkeypatch):
         assert capsys.readouterr().err == ""  # no terminal
         monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
         app.announce_compilation(["mamc"])
-        said = "Compiling, once, about 10 s for each method; margindist warm-up does it ahead.\n"
+        said = "Compiling, once, about 10 s per method; margindist warm-up does this in advance.\n"
         assert capsys.readouterr().err == said
         before = app.missing_on_disk(["mamc"])
         (folder / "nothing.nbi").touch()
@@ -434,7 +434,7 @@ def test_ctrl_c_reports_what_is_done(folder):
     os.killpg(process.pid, signal.SIGINT)  # of someone in a hurry
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130, err
-    assert "Stopped (interrupted) with" in out and "--resume goes on" in out
+    assert "Stopped (interrupted) with" in out and "--resume continues" in out
     assert out.splitlines()[-1] == f"Report: {folder / 'flowers.html'}"
     assert "Traceback" not in err
     assert "This run is not finished" in Path("flowers.html").read_text(encoding="utf-8")

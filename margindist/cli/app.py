@@ -24,7 +24,7 @@ _COMMANDS = {
     "fit": ("margindist.cli.model:fit", "Choose parameters, fit one method, and write a model file."),
     "predict": ("margindist.cli.model:predict", "Predict the rows of a file with a model file."),
     "export": ("margindist.cli.model:export", "Write a model file as ONNX."),
-    "datasets": ("margindist.cli.datasets:datasets", "List the data sets that go by a name."),
+    "datasets": ("margindist.cli.datasets:datasets", "List the data sets known by name."),
     "reproduce": ("margindist.cli.reproduce:reproduce", "Run the papers' tables and figures again."),
     "warm-up": ("margindist.cli.warm:warm_up", "Compile everything that a first fit needs."),
     "completion": ("margindist.cli.app:completion", "Print the script that completes commands in your shell."),
@@ -33,12 +33,12 @@ _BAR_WIDTH = 24
 _EXAMPLES = """
 \b
 Examples:
-  margindist compare flowers.csv            which method serves these data? writes flowers.html
+  margindist compare flowers.csv            which method suits these data? writes flowers.html
   margindist compare flowers.csv --quick    the same with fewer parameters and splits
   margindist compare wdbc --methods ldm,odm,rbf --time-budget 5m
   margindist fit flowers.csv --method ldm-rbf -o flowers.model
   margindist predict flowers.model new.csv -o predictions.csv
-  margindist datasets                       data sets that go by a name, such as wdbc
+  margindist datasets                       data sets known by name, such as wdbc
 """
 
 
@@ -84,7 +84,7 @@ debug_option = click.option(
 SCORINGS = ("accuracy", "balanced_accuracy", "f1_macro", "roc_auc", "average_precision", "log_loss")
 
 encoding_option = click.option(
-    "--encoding", metavar="NAME", help="Of a text file, such as cp1252; recognised if not given."
+    "--encoding", metavar="NAME", help="Encoding of a text file, such as cp1252.  [default: detected]"
 )
 
 
@@ -231,7 +231,7 @@ def announce_compilation(keys):
     Worker processes compile in silence, so it is said here, before they start.
     """
     if sys.stderr.isatty() and missing_on_disk(keys):
-        click.echo("Compiling, once, about 10 s for each method; margindist warm-up does it ahead.", err=True)
+        click.echo("Compiling, once, about 10 s per method; margindist warm-up does this in advance.", err=True)
 
 
 def missing_on_disk(keys):
@@ -255,10 +255,10 @@ def check_outputs(outputs, inputs=()):
             continue
         place = path if str(path) == "-" else Path(path).resolve()
         if place in taken:
-            raise click.UsageError(f"{path} is read, or written to, already; name another place for what is written.")
+            raise click.UsageError(f"{path} is already read or written by this command; choose another output file.")
         taken.add(place)
         if place != "-" and not place.parent.is_dir():
-            raise OSError(f"{path}: its folder does not exist; make it first, or name another place.")
+            raise OSError(f"{path}: its folder does not exist; create it first, or choose another place.")
 
 
 def write(path, content):
@@ -278,7 +278,7 @@ def naming_another_place(path):
     except OSError as error:
         if error.strerror is None:
             raise
-        raise OSError(f"{path}: cannot be written ({error.strerror}); name another place.") from None
+        raise OSError(f"{path}: cannot be written ({error.strerror}); choose another place.") from None
 
 
 class Duration(click.ParamType):

@@ -27,50 +27,52 @@ Examples:
       The target column is guessed (and named); the report is flowers.html.
   margindist compare flowers.csv --target species -o report.html --csv table.csv
   margindist compare fraud.csv --scoring average_precision
-      Ranked, and parameters chosen, by another score than accuracy.
+      Ranks methods and chooses parameters by a score other than accuracy.
   margindist compare train.libsvm.gz --methods linear --time-budget 10m
   margindist compare wdbc --quick --jobs 2
-      A data set by its name; see: margindist datasets
+      A data set known by name; see: margindist datasets
   margindist compare flowers.csv --resume
-      Goes on where a run was interrupted, killed, or out of time.
+      Continues a run that was interrupted, killed, or ran out of time.
 \b
 Methods:
-  LDM, ODM, LS-SVM, MAMC, MSVMAv, KOMD linear and with the RBF kernel, PUMMA, SVR, MDO, FMM and EMAMC, then the
-  others of the kind of the best one. Where the data are large, pilot fits tell which would take too long; these are
-  named. --methods takes keys (ldm, ldm-rbf, odm, lssvm ...), linear, rbf or all.
-  LinearSVC, SVC and LogisticRegression are always beside them.
+  LDM, ODM, LS-SVM, MAMC, MSVMAv and KOMD, linear and with the RBF kernel; PUMMA, SVR, MDO, FMM and EMAMC; then the
+  remaining methods of the same kind as the best one. On large data, pilot fits show which would take too long; these
+  are named. --methods takes keys (ldm, ldm-rbf, odm, lssvm ...), linear, rbf or all.
+  LinearSVC, SVC and LogisticRegression always take part.
 \b
-Exit codes: 0 fine, 1 an error, 2 wrong usage, 130 interrupted (the report has what was done by then).
+Exit codes: 0 success, 1 error, 2 wrong usage, 130 interrupted (the report has the results up to then).
 """
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("data", shell_complete=complete_data)
-@click.option("--target", metavar="COLUMN", help="Target column of a file; guessed if not given.")
+@click.option("--target", metavar="COLUMN", help="Target column of a file.  [default: guessed]")
 @click.option(
     "--methods",
     multiple=True,
     metavar="KEYS",
     shell_complete=complete_methods,
-    help="Methods, with commas between; all that do not take too long if not given.",
+    help="Methods, separated by commas.  [default: all that do not take too long]",
 )
 @click.option(
     "--scoring",
     type=click.Choice(SCORINGS),
     default="accuracy",
     show_default=True,
-    help="What methods choose their parameters by and are ranked by.",
+    help="Score by which parameters are chosen and methods are ranked.",
 )
-@click.option("--splits", type=click.IntRange(2, 1000), help="Folds of the cross-validation.  [default: 5]")
+@click.option("--splits", type=click.IntRange(2, 1000), help="Number of folds of the cross-validation.  [default: 5]")
 @click.option(
     "--repeats",
     type=click.IntRange(1, 1000),
-    help="How often it is repeated with other folds.  [default: 2; 1 with --quick]",
+    help="How often the cross-validation is repeated, with other folds.  [default: 2; 1 with --quick]",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of folds and methods.")
-@click.option("--jobs", type=click.IntRange(1, 4096), help="Processes at a time; as many as there are processors.")
-@click.option("--time-budget", type=Duration(), help="Stop after this time with what is done: 90s, 5m, 1h.")
-@click.option("--resume", is_flag=True, help="Keep the results of an earlier run of the same comparison.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Random seed.")
+@click.option(
+    "--jobs", type=click.IntRange(1, 4096), help="Number of parallel processes.  [default: one per processor]"
+)
+@click.option("--time-budget", type=Duration(), help="Stop after this time and report what is done: 90s, 5m, 1h.")
+@click.option("--resume", is_flag=True, help="Continue an earlier run of the same comparison.")
 @click.option("--quick", is_flag=True, help="Fewer parameters to try, three inner folds, one repeat.")
 @click.option(
     "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The report.  [default: NAME.html]"
@@ -80,9 +82,9 @@ Exit codes: 0 fine, 1 an error, 2 wrong usage, 130 interrupted (the report has w
 @click.option(
     "--store",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="File that keeps results as they come.  [default: NAME.results.sqlite beside the report]",
+    help="File in which results are saved as they come.  [default: NAME.results.sqlite, next to the report]",
 )
-@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
+@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets known by name.")
 @encoding_option
 @debug_option
 @click.pass_context
@@ -90,11 +92,11 @@ def compare(
     ctx, data, target, methods, scoring, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file,
     csv_file, store, data_dir, encoding,
 ):  # fmt: skip
-    """Which method serves these data, and is the difference real?
+    """Which method suits these data, and is the difference real?
 
-    DATA is a file (CSV, Parquet, LIBSVM text, ARFF, NPZ; text also compressed), - for the standard input, or the name
-    of a data set. Every method chooses its parameters by cross-validation within each training part. You get a ranked
-    table and a report, one HTML file that can be mailed.
+    DATA is a file (CSV, Parquet, LIBSVM text, ARFF or NPZ; text may be compressed), - for the standard input, or the
+    name of a data set. Every method chooses its parameters by cross-validation within each training part. You get a
+    ranked table and a report, a single HTML file that you can send by mail.
     """
     from margindist.compare.nested import compare, default_store
     from margindist.methods import BY_KEY
@@ -157,4 +159,4 @@ def _show(comparison, to_stderr):
         show(f"{label}: {reason}")
     if comparison.finished < comparison.total:
         done = f"{comparison.finished} of {comparison.total} results"
-        show(f"Stopped ({comparison.stopped}) with {done}; --resume goes on.")
+        show(f"Stopped ({comparison.stopped}) with {done}; --resume continues.")

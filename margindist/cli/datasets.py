@@ -15,11 +15,11 @@ Examples:
   MARGINDIST_DATA=~/data margindist datasets
 """
 )
-@click.option("--here", is_flag=True, help="Only those that are here.")
+@click.option("--here", is_flag=True, help="Only those that are available here.")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets  [MARGINDIST_DATA].")
 @debug_option
 def datasets(here, data_dir):
-    """List the data sets that go by a name, and whether they are here."""
+    """List the data sets known by name, and whether they are available here."""
     from margindist.datasets import catalogue, status
     from margindist.runs.wording import aligned
 

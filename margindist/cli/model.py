@@ -29,7 +29,9 @@ _TABLES = (".csv", ".txt", ".parquet")
 
 
 _memory_option = click.option(
-    "--memory", metavar="SIZE", help="Read a file larger than memory in parts; take about so much, such as 2GB."
+    "--memory",
+    metavar="SIZE",
+    help="Read a file larger than memory in parts, using about this much memory, such as 2GB.",
 )
 
 
@@ -40,17 +42,17 @@ Examples:
   margindist fit flowers.csv -o flowers.model
   margindist fit flowers.csv --target species --method odm-rbf -o flowers.model
   margindist fit wdbc --method ldm --set C=10 --set lambda1=100 -o wdbc.model
-      Parameters that are set are not searched.
+      Parameters that you set are not searched.
   margindist fit clicks/ --target clicked --method odm --memory 4GB -o clicks.model
   margindist fit X.npy --labels y.npy --memory 4GB -o big.model
       Files larger than memory are read in parts: folders, NPY, and with --memory also Parquet and LIBSVM files.
   margindist fit flowers.csv --calibrate sigmoid -o flowers.model
-      Predictions then have probabilities; isotonic is better from about a thousand rows on.
+      Adds probabilities to the predictions; isotonic is better from about a thousand rows on.
 """
 )
 @click.argument("data", shell_complete=complete_data)
 @click.option("-o", "--output", required=True, type=click.Path(dir_okay=False, path_type=Path), help="The model file.")
-@click.option("--target", metavar="COLUMN", help="Target column of a file; guessed if not given.")
+@click.option("--target", metavar="COLUMN", help="Target column of a file.  [default: guessed]")
 @click.option(
     "--method",
     "key",
@@ -62,23 +64,27 @@ Examples:
 )
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="Set a parameter of the method.")
 @click.option(
-    "--folds", type=click.IntRange(2, 100), default=5, show_default=True, help="Folds of the search for parameters."
+    "--folds",
+    type=click.IntRange(2, 100),
+    default=5,
+    show_default=True,
+    help="Number of folds of the parameter search.",
 )
-@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Of folds and method.")
+@click.option("--seed", type=click.IntRange(0, 2**31), default=0, show_default=True, help="Random seed.")
 @click.option("--quick", is_flag=True, help="Fewer parameters to try.")
 @click.option(
     "--scoring",
     type=click.Choice(SCORINGS),
     default="accuracy",
     show_default=True,
-    help="What parameters are chosen by.",
+    help="Score by which parameters are chosen.",
 )
 @click.option(
     "--calibrate",
     type=click.Choice(["sigmoid", "isotonic"]),
-    help="Make probabilities of decision values, by this curve, fitted to held-out rows.",
+    help="Turn decision values into probabilities with this curve, fitted to held-out rows.",
 )
-@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets that go by a name.")
+@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets known by name.")
 @_memory_option
 @click.option("--labels", type=click.Path(), help="NPY file or folder with the labels of NPY files.")
 @encoding_option
@@ -86,7 +92,7 @@ Examples:
 def fit(data, output, target, key, given, folds, seed, quick, scoring, calibrate, data_dir, memory, labels, encoding):
     """Choose parameters by cross-validation, fit one method to all of DATA, and write a model file.
 
-    The file has no code in it and is safe to pass on; margindist predict and margindist.load_model read it.
+    The file contains no code and is safe to share; margindist predict and margindist.load_model read it.
     """
     from margindist.compare import train
 
@@ -184,13 +190,13 @@ Examples:
 )
 @click.argument("model", type=click.Path(dir_okay=False))
 @click.argument("data", type=click.Path(allow_dash=True))
-@click.option("--keep", multiple=True, metavar="COLUMN", help="Column of DATA to write beside the predictions.")
+@click.option("--keep", multiple=True, metavar="COLUMN", help="Column of DATA to copy next to the predictions.")
 @click.option(
     "-o",
     "--output",
     type=click.Path(dir_okay=False, allow_dash=True),
     default="-",
-    help="CSV or Parquet, by its ending; the standard output if not given.",
+    help="CSV or Parquet file, by its extension.  [default: standard output]",
 )
 @_memory_option
 @encoding_option

@@ -31,11 +31,11 @@ reports have what was done by then).
 @click.command(epilog=_EPILOG)
 @click.argument("experiment", nargs=-1)
 @click.option("--only", multiple=True, metavar="PATTERN", help="Data set, method, data set/method, or study/condition.")
-@click.option("--splits", type=click.IntRange(1), help="At most so many splits of a data set.")
+@click.option("--splits", type=click.IntRange(1), help="At most this many splits of a data set.")
 @click.option("--max-rows", type=click.IntRange(1), help="Leave out data sets with more rows.")
-@click.option("--search-rows", type=click.IntRange(10), help="Choose parameters on at most so many rows.")
+@click.option("--search-rows", type=click.IntRange(10), help="Choose parameters on at most this many rows.")
 @click.option("--time-limit", type=Duration(), help="Give a cell up after this time: 90s, 5m, 1h.")
-@click.option("--time-budget", type=Duration(), help="Begin no further cell after this time.")
+@click.option("--time-budget", type=Duration(), help="Start no further cell after this time.")
 @click.option("--jobs", type=int, default=-1, show_default=True, help="Cells at a time; -1 is one per processor.")
 @click.option("--dask", metavar="ADDRESS", help="Run the cells on this Dask cluster, such as tcp://host:8786.")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder with data sets [MARGINDIST_DATA].")
@@ -49,21 +49,23 @@ reports have what was done by then).
     help="Folder for the reports, and results.sqlite unless --store is given.",
 )
 @click.option("--quick", is_flag=True, help="A small subset of every experiment, in under ten minutes.")
-@click.option("--list", "listing", is_flag=True, help="Say what there is, what is done, how long the rest takes.")
-@click.option("--report-only", is_flag=True, help="Write the reports from the results at hand; run nothing.")
-@click.option("--no-report", is_flag=True, help="Run only.")
+@click.option(
+    "--list", "listing", is_flag=True, help="List the experiments, what is done, and how long the rest takes."
+)
+@click.option("--report-only", is_flag=True, help="Write the reports from existing results; run nothing.")
+@click.option("--no-report", is_flag=True, help="Run without writing reports.")
 @click.option("--retry", is_flag=True, help="Run failed cells again.")
 @click.option(
     "--cell",
     "cells",
     multiple=True,
     metavar="EXPERIMENT/DATASET/METHOD/SPLIT",
-    help="Measure this cell again and set it beside the result kept.",
+    help="Run this cell again and compare it with the stored result.",
 )
 @click.option("--resume/--no-resume", default=True, show_default=True, help="Keep results of earlier runs.")
 @debug_option
 def reproduce(experiment, cells, listing, report_only, no_report, output, store, dask, **options):
-    """Run the papers' tables and figures again and set them beside the printed ones.
+    """Run the papers' tables and figures again and compare them with the printed ones.
 
     EXPERIMENT is a table or figure such as ldm-table-2, or the beginning of several, such as ldm; all of them if none
     is named.

@@ -1,4 +1,4 @@
-"""Which method serves your data: nested cross-validation of all of them, with a ranked table and a report."""
+"""Which method suits your data: nested cross-validation of all of them, with a ranked table and a report."""
 
 from margindist.compare.comparison import Comparison, ComparisonRow
 from margindist.compare.nested import Plan, compare

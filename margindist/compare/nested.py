@@ -1,4 +1,4 @@
-"""Which method serves these data, and is the difference real? A plan, its cells, and what their results say.
+"""Which method suits these data, and is the difference real? A plan, its cells, and what their results say.
 
 Every method gets the same splits (repeated stratified folds). In each of them the encoder (scaling, imputation, one-hot
 columns) learns from the training part alone, the method chooses its parameters there by an inner cross-validation, and
