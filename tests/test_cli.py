@@ -78,7 +78,7 @@ def test_fit_predict_and_export(folder, capsys):
     said = capsys.readouterr().out
     assert "LS-SVM (RBF) with C = " in said and said.splitlines()[-1].startswith(f"Model: {folder / 'flowers.model'}")
     assert run(["predict", "flowers.model", "flowers.csv", "-o", "predictions.csv"]) == 0
-    assert "Accuracy on the 80 rows that have 'species' too: 0.8" in capsys.readouterr().out
+    assert "Accuracy on the 80 rows that have a value in 'species': 0.8" in capsys.readouterr().out
     predictions = pd.read_csv("predictions.csv")
     assert list(predictions) == ["prediction", "decision"] and len(predictions) == 80
     assert ((predictions["decision"] > 0) == (predictions["prediction"] == "rose")).all()
@@ -183,7 +183,7 @@ def test_predictions_are_held_against_numbers_and_gaps_alike(folder, capsys):
     assert "of numbers is scaled to [0, 1]" in capsys.readouterr().out
     Path("new.csv").write_text("y,a,b\n" + rows[: rows.index("\n") + 1] * 3 + "1,,b\n,3,a\n")
     assert run(["predict", "zero.model", "new.csv", "-o", "p.csv"]) == 0
-    assert "Accuracy on the 4 rows that have 'y' too: 1.000" in capsys.readouterr().out
+    assert "Accuracy on the 4 rows that have a value in 'y': 1.000" in capsys.readouterr().out
     assert run(["predict", "zero.model", "new.csv"]) == 0
     captured = capsys.readouterr()
     assert "Accuracy on the 4 rows" in captured.err and captured.out.startswith("prediction,decision\n")

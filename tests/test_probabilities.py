@@ -118,7 +118,7 @@ def test_fit_calibrates_and_predict_writes_probabilities_and_kept_columns(flower
                 "--scoring", "roc_auc", "-o", "m.model"]) == 0  # fmt: skip
     said = capsys.readouterr().out
     assert (
-        "Area under the ROC curve in the search's cross-validation: 0." in said
+        "Area under the ROC curve in the cross-validation that chose the parameters: 0." in said
         and "Probabilities by a sigmoid." in said
     )
     assert run(["predict", "m.model", "flowers.csv", "--keep", "id", "--keep", "width", "-o", "p.csv"]) == 0
@@ -146,14 +146,14 @@ def test_fit_calibrates_and_predict_writes_probabilities_and_kept_columns(flower
 
 SENTENCES = [
     ("open", {"True": "true", "False": " false"}, "90 rows have labels that differ from the model's in spelling "
-     "only, taken as the same: 'false' for 'False', 'true' for 'True'."),
-    ("open", {"True": "1", "False": "0"}, "90 rows have labels that differ from the model's in spelling only, "
-     "taken as the same: '0' for 'False', '1' for 'True'."),
-    ("open", {"True": "half"}, "45 rows have labels that the model does not know, 'half', and count as wrong; it knows "
-     "'False', 'True'."),
-    ("colour", {"red": "mauve"}, "rows have values in 'colour' that the model has not seen, which say nothing to it: "
+     "only and count as equal: 'false' for 'False', 'true' for 'True'."),
+    ("open", {"True": "1", "False": "0"}, "90 rows have labels that differ from the model's in spelling only "
+     "and count as equal: '0' for 'False', '1' for 'True'."),
+    ("open", {"True": "half"}, "45 rows have labels that the model does not know, 'half', which counts as wrong; it "
+     "knows 'False', 'True'."),
+    ("colour", {"red": "mauve"}, "rows have values in 'colour' that the model has never seen and ignores: "
      "'mauve'."),
-    ("colour", {"red": "Red"}, "'Red'. Is the spelling another one ('Red' for 'red')?"),
+    ("colour", {"red": "Red"}, "'Red'. Is it only spelled differently ('Red' for 'red')?"),
 ]  # fmt: skip
 
 

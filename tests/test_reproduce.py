@@ -256,8 +256,10 @@ def test_patterns_choose_lines_and_columns(only, expected):
 
 
 def test_unknown_experiments_are_named():
-    with pytest.raises(ValueError, match="'table-99': no such experiment; there are ldm-table-2"):
-        select(["table-99"])
+    with pytest.raises(ValueError, match="there is no experiment 'nothing'; there are ldm-table-2"):
+        select(["nothing"])
+    with pytest.raises(ValueError, match=r"there is no experiment 'ldm-tabel-2'; did you mean ldm-table-2 or"):
+        select(["ldm-tabel-2"])
 
 
 def test_the_quick_plan_has_something_of_every_experiment(monkeypatch):

@@ -63,16 +63,16 @@ class Judge:
         if self._respelled:
             pairs = ", ".join(f"{label!r} for {meant!r}" for label, meant in list(self._respelled)[:_NAMED])
             many = _rows(self._respelled.total(), "has a label that differs", "have labels that differ")
-            found.append(f"{many} from the model's in spelling only, taken as the same: {pairs}.")
+            found.append(f"{many} from the model's in spelling only and count as equal: {pairs}.")
         if self._unknown:
             listed = ", ".join(map(repr, list(self._unknown)[:_NAMED]))
             knows = ", ".join(map(repr, self._classes[:5]))
             many = _rows(self._unknown.total(), "has a label", "have labels")
-            found.append(f"{many} that the model does not know, {listed}, and count as wrong; it knows {knows}.")
+            found.append(f"{many} that the model does not know, {listed}, which counts as wrong; it knows {knows}.")
         judged = self._rows + self._unknown.total()
         if judged:
             share = self._right / judged
-            found.append(f"Accuracy on the {judged} rows that have {self._target!r} too: {share:.3f}")
+            found.append(f"Accuracy on the {judged} rows that have a value in {self._target!r}: {share:.3f}")
         return found
 
     def _unseen_sentence(self, name, counts):
@@ -80,10 +80,10 @@ class Judge:
         more = f" and {len(values) - _NAMED} more" if len(values) > _NAMED else ""
         listed = ", ".join(map(repr, values[:_NAMED])) + more
         many = _rows(counts.total(), "has a value", "have values")
-        text = f"{many} in {name!r} that the model has not seen, which say nothing to it: {listed}."
+        text = f"{many} in {name!r} that the model has never seen and ignores: {listed}."
         spelled = {same_spelling(value): value for value in self._categories[name]}
         pairs = [f"{v!r} for {spelled[same_spelling(v)]!r}" for v in values if same_spelling(v) in spelled]
-        return f"{text} Is the spelling another one ({', '.join(pairs[:_NAMED])})?" if pairs else text
+        return f"{text} Is it only spelled differently ({', '.join(pairs[:_NAMED])})?" if pairs else text
 
 
 def _rows(count, one, many):

@@ -136,7 +136,8 @@ def _describe(trained, scoring, calibrate):
     if trained.inner_score is not None:
         name, value = LABELS[scoring], abs(trained.inner_score)
         click.echo(
-            f"{name[0].upper()}{name[1:]} in the search's cross-validation: {value:.3f} (compare gives an honest one)."
+            f"{name[0].upper()}{name[1:]} in the cross-validation that chose the parameters: {value:.3f} (a little "
+            "optimistic; margindist compare gives a fair estimate)."
         )
     if calibrate is not None:
         click.echo(f"Probabilities by {'a sigmoid' if calibrate == 'sigmoid' else 'isotonic regression'}.")

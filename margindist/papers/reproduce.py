@@ -18,6 +18,7 @@ from margindist.papers.study import bundled_part, study
 from margindist.runs import runner
 from margindist.runs.store import Cell, Result, Store
 from margindist.runs.wording import aligned, duration
+from margindist.suggestions import did_you_mean
 
 __all__ = ["plan", "repeat", "reproduce", "select"]
 
@@ -66,7 +67,8 @@ def select(patterns: Sequence[str], declared: Mapping[str, Experiment] | None = 
     for pattern in patterns or ["*"]:
         found = [e for key, e in declared.items() if fnmatchcase(key, pattern) or key.startswith(pattern)]
         if not found:
-            raise ValueError(f"{pattern!r}: no such experiment; there are {', '.join(declared)}.")
+            meant = did_you_mean(pattern, declared, f"there are {', '.join(declared)}.")
+            raise ValueError(f"there is no experiment {pattern!r}; {meant}")
         chosen += [experiment for experiment in found if experiment not in chosen]
     return chosen
 
