@@ -276,7 +276,8 @@ def _minimise(A, image, share, upper, bend, pull, beta, z, face, factor, tol, ma
         least = min(least, n_exchanged)
         value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     if gap > max(tol, start_gap):
-        beta[:], z[:], gap = start[0], start[1], start_gap
+        beta[:], z[:] = start[0], start[1]
+        value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     wide = True
     while gap > tol and n_iter < max_iter:
         n_iter += 1
