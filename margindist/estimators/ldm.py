@@ -100,13 +100,14 @@ class LDMClassifier(MarginClassifier):
     .. math::
         \tfrac12 \|w\|^2 + 2 \lambda_1 \mathrm{Var}(z) - \lambda_2 \bar z + C \sum_i \max(0, 1 - z_i) .
 
-    ``lambda1 = lambda2 = 0`` is the support vector machine, and ``C=inf`` its hard-margin form. Note the scales: ``C``
-    counts every sample, the margin terms are averages; they matter from about :math:`\lambda \approx C \cdot m` on.
+    With ``lambda1 = lambda2 = 0`` it is the support vector machine, and ``C=inf`` is its hard-margin form. Note the
+    scales: ``C`` multiplies a sum over samples, but the margin terms are averages, so they only begin to matter at
+    about :math:`\lambda \approx C \cdot m`, with m the number of samples.
 
     Parameters
     ----------
     C : float, default=1.0
-        Price of falling short of margin 1, per sample; ``inf`` allows no margin below 1.
+        Penalty on margins below 1, per sample; ``inf`` allows none.
 
     lambda1 : float, default=0.25
         Weight of the margin variance, at least 0. (The paper's variance averages over pairs: twice the usual one.)
@@ -116,8 +117,8 @@ class LDMClassifier(MarginClassifier):
 
     lambda_scale : {"absolute", "relative"}, default="absolute"
         "absolute": the lambdas of the equation, as in the paper. "relative": they are given in units of ``C`` times the
-        number of samples (the sum of their weights), so that hinge loss and margin terms are means alike: one value
-        then means the same for any ``C`` and any amount of data, and matters from about 0.1 on. Needs a finite ``C``.
+        number of samples (the sum of their weights), so that hinge loss and margin terms are both means: a value then
+        means the same for any ``C`` and any amount of data, and begins to matter at about 0.1. Needs a finite ``C``.
 
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
@@ -135,8 +136,9 @@ class LDMClassifier(MarginClassifier):
         If given, kernels other than "linear" are approximated by that many Nystroem features: memory grows with
         ``n_samples * n_components`` and not with the square of ``n_samples``. The certificate then is that of the
         approximated problem. "auto" doubles their number until the solution is proved to be within 1e-2 (or ``tol``) of
-        the minimum with the whole kernel, more of them help no more, or ``cache_size`` ends it; ``kernel_gap_`` says
-        how far it is. It needs a kernel known to have no negative eigenvalues ("rbf", or "poly" with ``coef0 >= 0``).
+        the minimum with the exact kernel, until more no longer help, or until ``cache_size`` is reached;
+        ``kernel_gap_`` is the distance proved. Needs a kernel known to have no negative eigenvalues ("rbf", or "poly"
+        with ``coef0 >= 0``).
 
     fit_intercept : bool, default=True
         Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
@@ -149,20 +151,20 @@ class LDMClassifier(MarginClassifier):
         - "dcd": the paper's Algorithm 1, coordinate descent on an explicit dual matrix; for comparison.
         - "asgd": the paper's Algorithm 2, averaged stochastic gradients (linear kernel); rough, allows ``partial_fit``.
 
-        "auto" picks by kernel, shape and ``C``, and says what it picked in ``solver_``. Where a solver stalls above
-        ``tol``, others go on from its best point, except for "dcd" and "asgd", which are the paper's algorithms alone.
+        "auto" chooses by kernel, shape and ``C``; ``solver_`` tells what it chose. If a solver stalls above ``tol``,
+        others continue from its best point, except for "dcd" and "asgd", which are the paper's algorithms alone.
 
     tol : float, default=1e-4
         Relative duality gap at which a solver stops.
 
     max_iter : int, default=None
-        Iterations or passes at most; None is 1000, or the paper's 5 passes for "asgd".
+        Largest number of iterations or passes; None means 1000, or the paper's 5 passes for "asgd".
 
     cache_size : float, default=2000
         Memory in MB for Gram matrices or columns of them. A fit that needs more raises an error before it starts.
 
     warm_start : bool, default=False
-        Start from the solution of the last fit where its shape fits; helps along a path of ``C`` or the lambdas.
+        Start from the solution of the last fit if it has the right shape; helps along a path of ``C`` or the lambdas.
 
     class_weight : dict or "balanced", default=None
         Weights of the classes, which multiply the sample weights.
@@ -174,8 +176,8 @@ class LDMClassifier(MarginClassifier):
         Print iteration, objective and gap.
 
     n_jobs : int, default=None
-        Threads: for the two-class problems when there are more than two classes, else within one, for "interior-point"
-        and kernel values; results have the same bits for any number of them.
+        Number of threads: for the two-class problems if there are more than two classes, otherwise within one fit, for
+        "interior-point" and kernel values. Results are identical for any number of threads.
 
     Attributes
     ----------
@@ -205,25 +207,25 @@ class LDMClassifier(MarginClassifier):
         Multipliers of the margin constraints, between 0 and ``C`` times the sample weight.
 
     certified_problem_ : {"exact", "nystroem", "clipped kernel"}
-        What ``objective_`` and ``duality_gap_`` are of: the problem as it is, the one on Nystroem's features
-        (``n_components``), or that with an indefinite kernel's matrix without its negative eigenvalues.
+        The problem that ``objective_`` and ``duality_gap_`` refer to: the exact one, the one on Nystroem features
+        (``n_components``), or the one with the matrix of an indefinite kernel without its negative eigenvalues.
 
     n_components_ : int
         Number of Nystroem features taken, if ``n_components`` is given for a kernel other than "linear".
 
     kernel_gap_ : float or ndarray of shape (n_classes,)
-        For ``n_components="auto"``: upper bound on how far, relatively, the objective is above the minimum with the
-        whole kernel.
+        For ``n_components="auto"``: upper bound on the relative distance of the objective from its minimum with the
+        exact kernel.
 
     objective_, duality_gap_ : float or ndarray of shape (n_classes,)
-        Objective reached, and an upper bound on how far, relatively, that is above the minimum. With ``C=inf`` both
-        are infinite, and a warning says so, if neither positive margins nor a proof that there are none were found.
+        Objective reached, and an upper bound on its relative distance from the minimum. With ``C=inf`` both are
+        infinite, with a warning, if neither positive margins nor a proof that there are none were found.
 
     n_iter_ : int
         Iterations of the longest two-class problem.
 
     solver_ : str
-        Solver used, at first: others take over where it stalls.
+        The solver that began; others take over if it stalls.
 
     n_features_in_ : int
         Number of features seen in ``fit``.

@@ -45,14 +45,14 @@ class LSSVMClassifier(MarginClassifier):
 
     .. math:: \min_{w, b} \; \tfrac12 \|w\|^2 + \tfrac{C}{2} \sum_i s_i \bigl(1 - y_i (w \cdot \varphi(x_i) + b)\bigr)^2
 
-    Every margin is asked to be exactly 1, and the bias costs nothing. The solution is one linear system. Adding the
-    average margin to the objective only scales it, which is why the maximal average margin classifier with equality
-    constraints is this machine [1]_.
+    Every margin should be exactly 1, and the bias is not regularised. The solution of one linear system is the optimum.
+    Adding the average margin to the objective only scales the solution, which is why the maximal average margin
+    classifier with equality constraints is the same machine [1]_.
 
     Parameters
     ----------
     C : float, default=1.0
-        Price of the squared errors, positive.
+        Weight of the squared errors, positive.
     space : {"dual", "empirical"}, default="dual"
         "dual" takes :math:`\varphi` from the kernel, as usual [2]_. "empirical" takes the kernel values with the
         training samples as features, :math:`\varphi(x) = (K(x, x_1), \ldots, K(x, x_M))`; any kernel will do,
@@ -74,7 +74,7 @@ class LSSVMClassifier(MarginClassifier):
     tol : float, default=1e-8
         Relative duality gap at which "cg" stops.
     max_iter : int, default=1000
-        Iterations of "cg" at most.
+        Largest number of iterations of "cg".
     class_weight : dict, "balanced" or None, default=None
         Factors of C for each class.
     verbose : int, default=0
@@ -90,7 +90,7 @@ class LSSVMClassifier(MarginClassifier):
     dual_coef_ : ndarray of shape (1, n_support) or (n_classes, n_support)
         Factors of the kernel values; only with other kernels.
     support_ : ndarray of shape (n_support,)
-        Positions of the samples they belong to, as a rule all; only with other kernels.
+        Positions of the samples they belong to, usually all; only with other kernels.
     n_support_ : ndarray of shape (n_classes,)
         How many of them belong to each class.
     intercept_ : ndarray of shape (1,) or (n_classes,)

@@ -26,22 +26,23 @@ class MSVMAvClassifier(MarginClassifier):
         \hat\theta_w = \frac1n \sum_i z_i, \quad SV(w) = \frac1n \sum_i \max(0, \hat\theta_w - z_i)^2,
         \quad z_i = y_i \, w \cdot x_i .
 
-    Only margins *below* their mean are drawn towards it; margins above it may be as large as they like. The problem
-    is not convex and is not solved: the method is the alternation of [1]_, at most ``max_iter`` rounds of a proximal
-    step for the semi-variance (``beta``) and one for the mean (``alpha``), from the ``w`` of largest mean margin on.
-    See :mod:`margindist.solvers.semivariance` for the formulas, and for two misprints of the paper that are put right
-    here (the sign of eq. 8, and the square of the mean in section 4).
+    Only margins *below* the mean are pulled towards it; margins above it cost nothing. The problem is not convex, and
+    its minimum is not guaranteed: the method is the alternation of [1]_, at most ``max_iter`` rounds of a proximal
+    step for the semi-variance (``beta``) and one for the mean (``alpha``), starting from the ``w`` with the largest
+    mean margin. See :mod:`margindist.solvers.semivariance` for the formulas, and for two misprints of the paper that
+    are corrected here (the sign of eq. 8, and the square of the mean in section 4).
 
-    Both parameters are prices for moving: small values let a round go all the way, large ones make ``max_iter``
-    rounds an early stop. ``max_iter`` thus belongs to the method, and reaching it is no failure; a cycle is, and is
-    warned of. The paper chooses both parameters by cross-validation; the defaults are ours, picked on six small sets.
+    Both parameters damp the steps: with small values a round goes all the way, with large ones ``max_iter`` rounds
+    amount to early stopping. So ``max_iter`` is part of the method, and reaching it is no failure; entering a cycle is,
+    and raises a warning. The paper chooses both parameters by cross-validation; the defaults are ours, chosen on six
+    small data sets.
 
     Parameters
     ----------
     alpha : float, default=64.0
-        Price of moving towards a larger mean margin, positive.
+        Damping of the steps towards a larger mean margin, positive.
     beta : float, default=0.25
-        Price of moving towards a smaller semi-variance, positive.
+        Damping of the steps towards a smaller semi-variance, positive.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel. "linear" is the form of section 4.1; all others, a precomputed linear kernel included, are the form of
         section 4.2, whose proximal metric differs.
@@ -54,9 +55,9 @@ class MSVMAvClassifier(MarginClassifier):
     fit_intercept : bool, default=True
         Whether to append a constant feature 1 to every sample, as the paper does for linear functions.
     tol : float, default=1e-6
-        The rounds stop when the active set stays and ``w``, of length one, moves less than this.
+        The rounds stop when the active set stays the same and ``w``, of length one, moves by less than this.
     max_iter : int, default=100
-        Most rounds.
+        Largest number of rounds.
     class_weight : dict, "balanced" or None, default=None
         Weights of the classes, multiplied with ``sample_weight``.
     verbose : int, default=0

@@ -53,8 +53,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
 
     .. math:: z_i = w_{y_i} \cdot x_i - \max_{l \ne y_i} w_l \cdot x_i .
 
-    There the price of large margins is not convex. Rounds of convex problems are solved, each with its own certificate;
-    ``objective_history_`` has the true objective after each, and the best round is kept.
+    There the penalty on large margins is not convex. A sequence of convex problems (rounds) is solved, each with its
+    own certificate; ``objective_history_`` has the true objective after each round, and the best one is kept.
 
     For two classes the joint problem has :math:`w_2 = -w_1 = w/2` at its minimum and is half the two-class problem with
     :math:`2\lambda` in place of :math:`\lambda`; this class always solves the two-class problem with ``lam`` itself.
@@ -64,14 +64,14 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     Parameters
     ----------
     lam : float, default=256
-        Price of margins outside the band. The loss is a mean over samples: a support vector machine's ``C`` compares
-        with ``lam / n_samples``. The paper searches 1, 4, 16 .. 2**20.
+        Penalty on margins outside the band. The loss is a mean over samples, so a support vector machine's ``C``
+        corresponds to ``lam / n_samples``. The paper searches 1, 4, 16 .. 2**20.
 
     mu : float, default=0.4
-        Price of margins above the band relative to margins below it, in (0, 1].
+        Penalty above the band relative to that below it, in (0, 1].
 
     theta : float, default=0.2
-        Half-width of the band without a price, in [0, 1). The wider, the fewer samples determine the solution.
+        Half-width of the band, in [0, 1). The wider it is, the fewer samples determine the solution.
 
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
@@ -88,9 +88,9 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     n_components : int or "auto", default=None
         If given, kernels other than "linear" are approximated by that many Nystroem features. Otherwise a fit takes the
         memory of three Gram matrices of all samples. "auto" doubles their number until the solution is proved to be
-        within 1e-2 (or ``tol``) of the minimum with the whole kernel, more of them help no more, or ``cache_size`` ends
-        it; ``kernel_gap_`` says how far it is. It needs a kernel known to have no negative eigenvalues ("rbf", or
-        "poly" with ``coef0 >= 0``).
+        within 1e-2 (or ``tol``) of the minimum with the exact kernel, until more no longer help, or until
+        ``cache_size`` is reached; ``kernel_gap_`` is the distance proved. Needs a kernel known to have no negative
+        eigenvalues ("rbf", or "poly" with ``coef0 >= 0``).
 
     multi_class : {"direct", "ovr"}, default="direct"
         For more than two classes: the joint problem, or one two-class problem per class against the rest.
@@ -108,8 +108,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
           classes with many features, and in partitions, quasi-Newton steps.
         - "coordinate-descent": passes over the samples; for two classes followed by Newton steps where they stall.
 
-        "auto" picks by shape and price, and changes to the other where one gets nowhere; ``solver_`` says where it
-        began.
+        "auto" chooses by shape and ``lam``, and switches to the other if one makes no progress; ``solver_`` is the one
+        it began with.
 
     tol : float, default=1e-3
         Relative duality gap at which a convex problem counts as solved, and the relative decrease at which rounds end:
@@ -117,13 +117,13 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         "coordinate-descent", which never stays at zero, always to the objective).
 
     max_iter : int, default=1000
-        Newton steps, quasi-Newton steps or passes at most, in all rounds together.
+        Largest number of Newton steps, quasi-Newton steps or passes, in all rounds together.
 
     cache_size : float, default=2000
         Memory in MB for Gram matrices. A fit that needs more raises an error before it starts.
 
     warm_start : bool, default=False
-        Start from the solution of the last fit where its shape fits; helps along a path of ``lam``.
+        Start from the solution of the last fit if it has the right shape; helps along a path of ``lam``.
 
     class_weight : dict or "balanced", default=None
         Weights of the classes, which multiply the sample weights.
@@ -135,8 +135,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Print iteration or round, objective and gap.
 
     n_jobs : int, default=None
-        Threads: for the two-class problems of ``multi_class="ovr"``, else for "newton" with two classes, quasi-Newton
-        steps and kernel values; results have the same bits for any number of them.
+        Number of threads: for the two-class problems of ``multi_class="ovr"``, otherwise for "newton" with two classes,
+        quasi-Newton steps and kernel values. Results are identical for any number of threads.
 
     Attributes
     ----------
@@ -165,19 +165,19 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Objective reached; an array for "ovr" with more than two classes.
 
     duality_gap_ : float or ndarray of shape (n_classes,)
-        Upper bound on how far, relatively, the objective is above its minimum. For the joint problem of more classes,
-        on how far that of the best round's convex problem is.
+        Upper bound on the relative distance of the objective from its minimum; for the joint problem of more classes,
+        that of the convex problem of the best round.
 
     certified_problem_ : {"exact", "nystroem", "clipped kernel"}
-        What ``objective_`` and ``duality_gap_`` are of: the problem as it is, the one on Nystroem's features
-        (``n_components``), or that with an indefinite kernel's matrix without its negative eigenvalues.
+        The problem that ``objective_`` and ``duality_gap_`` refer to: the exact one, the one on Nystroem features
+        (``n_components``), or the one with the matrix of an indefinite kernel without its negative eigenvalues.
 
     n_components_ : int
         Number of Nystroem features taken, if ``n_components`` is given for a kernel other than "linear".
 
     kernel_gap_ : float or ndarray of shape (n_classes,)
-        For ``n_components="auto"``: upper bound on how far, relatively, the objective is above the minimum with the
-        whole kernel; for the joint problem of more classes, as ``duality_gap_`` is.
+        For ``n_components="auto"``: upper bound on the relative distance of the objective from its minimum with the
+        exact kernel; for the joint problem of more classes, in the sense of ``duality_gap_``.
 
     objective_history_ : ndarray of shape (n_rounds,)
         True objective after each round of the joint problem, or each time that quasi-Newton steps renew multipliers.

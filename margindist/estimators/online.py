@@ -330,9 +330,9 @@ class PUMMAClassifier(_OnlineClassifier):
     p : float or "auto", default=2.0
         Norm in which distances are measured, at least 2; "auto" is 2 ln(n_features), good when few features matter.
     delta : float, default=0.1
-        Part of the best margin that may be lost, in (0, 1].
+        Fraction of the best margin that may be lost, in (0, 1].
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        Kernel; any but "linear" stores the rows that made a step. "precomputed" works with ``fit`` only.
+        Kernel; all but "linear" store the rows that caused an update. "precomputed" works with ``fit`` only.
     gamma : {"auto", "scale"} or float, default="auto"
         Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features; "scale" looks at all rows, so it works
         with ``fit`` only.
@@ -344,11 +344,11 @@ class PUMMAClassifier(_OnlineClassifier):
         λ ≥ 0 of the 2-norm soft margin: λ is added to the inner product of every sample with itself, which makes any
         rows separable. Needs p = 2.
     max_iter : int, default=None
-        Largest number of passes in ``fit``. None is 10,000, or fewer where it is evident that more are in vain: see the
+        Largest number of passes in ``fit``. None means 10,000, or fewer if more would evidently be in vain; see the
         user guide.
     shuffle : bool, default=True
-        Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the order
-        given. ``partial_fit`` always keeps the order given.
+        Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the given
+        order. ``partial_fit`` always keeps the given order.
     random_state : int, RandomState instance or None, default=None
         Seed of the orders that ``fit`` draws.
 
@@ -367,7 +367,7 @@ class PUMMAClassifier(_OnlineClassifier):
     n_iter_ : int
         Passes made by ``fit``.
     converged_ : bool
-        Whether the last pass of ``fit`` found no margin too small.
+        Whether no margin was too small in the last pass of ``fit``.
     margin_ : float or ndarray of shape (n_classes,)
         Smallest margin of the training rows after ``fit``: p-norm distance from the hyperplane, soft-margin column
         included.
@@ -457,7 +457,7 @@ class ROMMAClassifier(_OnlineClassifier):
     aggressive : bool, default=True
         Whether to step at small margins too, or at mistakes only.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        Kernel; any but "linear" stores the rows that made a step. "precomputed" works with ``fit`` only.
+        Kernel; all but "linear" store the rows that caused an update. "precomputed" works with ``fit`` only.
     gamma : {"auto", "scale"} or float, default="auto"
         Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features; "scale" looks at all rows, so it works
         with ``fit`` only.
@@ -474,11 +474,11 @@ class ROMMAClassifier(_OnlineClassifier):
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
     max_iter : int, default=None
-        Largest number of passes in ``fit``. None is 10,000, or fewer where it is evident that more are in vain: see the
+        Largest number of passes in ``fit``. None means 10,000, or fewer if more would evidently be in vain; see the
         user guide.
     shuffle : bool, default=True
-        Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the order
-        given. ``partial_fit`` always keeps the order given.
+        Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the given
+        order. ``partial_fit`` always keeps the given order.
     random_state : int, RandomState instance or None, default=None
         Seed of the orders that ``fit`` draws.
 
@@ -497,7 +497,7 @@ class ROMMAClassifier(_OnlineClassifier):
     n_iter_ : int
         Passes made by ``fit``.
     converged_ : bool
-        Whether the last pass of ``fit`` found no margin too small.
+        Whether no margin was too small in the last pass of ``fit``.
     margin_ : float or ndarray of shape (n_classes,)
         Smallest margin of the training rows after ``fit``: distance from the hyperplane, soft-margin column included.
     margin_share_ : float or ndarray of shape (n_classes,)
@@ -590,7 +590,7 @@ class ALMAClassifier(_OnlineClassifier):
     C : float or None, default=None
         Scale of the step; None is √2.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        Kernel; any but "linear" stores the rows that made a step. "precomputed" works with ``fit`` only.
+        Kernel; all but "linear" store the rows that caused an update. "precomputed" works with ``fit`` only.
     gamma : {"auto", "scale"} or float, default="auto"
         Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features; "scale" looks at all rows, so it works
         with ``fit`` only.
@@ -607,11 +607,11 @@ class ALMAClassifier(_OnlineClassifier):
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
     max_iter : int, default=None
-        Largest number of passes in ``fit``. None is 10,000, or fewer where it is evident that more are in vain: see the
+        Largest number of passes in ``fit``. None means 10,000, or fewer if more would evidently be in vain; see the
         user guide.
     shuffle : bool, default=True
-        Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the order
-        given. ``partial_fit`` always keeps the order given.
+        Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the given
+        order. ``partial_fit`` always keeps the given order.
     random_state : int, RandomState instance or None, default=None
         Seed of the orders that ``fit`` draws.
 
@@ -630,7 +630,7 @@ class ALMAClassifier(_OnlineClassifier):
     n_iter_ : int
         Passes made by ``fit``.
     converged_ : bool
-        Whether the last pass of ``fit`` found no margin too small.
+        Whether no margin was too small in the last pass of ``fit``.
     margin_ : float or ndarray of shape (n_classes,)
         Smallest margin of the training rows after ``fit``: p-norm distance from the hyperplane, soft-margin column
         included.
@@ -740,7 +740,7 @@ class MICRAClassifier(_OnlineClassifier):
     zeta : float, default=0.5
         Exponent of the rate, in (0, 1].
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-        Kernel; any but "linear" stores the rows that made a step. "precomputed" works with ``fit`` only.
+        Kernel; all but "linear" store the rows that caused an update. "precomputed" works with ``fit`` only.
     gamma : {"auto", "scale"} or float, default="auto"
         Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features; "scale" looks at all rows, so it works
         with ``fit`` only.
@@ -757,11 +757,11 @@ class MICRAClassifier(_OnlineClassifier):
         Value R of the constant column; "auto" is the length of the longest row so far, as in the papers, and θ is
         written anew whenever it grows.
     max_iter : int, default=None
-        Largest number of passes in ``fit``. None is 10,000, or fewer where it is evident that more are in vain: see the
+        Largest number of passes in ``fit``. None means 10,000, or fewer if more would evidently be in vain; see the
         user guide.
     shuffle : bool, default=True
-        Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the order
-        given. ``partial_fit`` always keeps the order given.
+        Whether ``fit`` draws a new order of the rows for every pass; rows sorted by class are learnt badly in the given
+        order. ``partial_fit`` always keeps the given order.
     random_state : int, RandomState instance or None, default=None
         Seed of the orders that ``fit`` draws.
 
@@ -780,7 +780,7 @@ class MICRAClassifier(_OnlineClassifier):
     n_iter_ : int
         Passes made by ``fit``.
     converged_ : bool
-        Whether the last pass of ``fit`` found no margin too small.
+        Whether no margin was too small in the last pass of ``fit``.
     margin_ : float or ndarray of shape (n_classes,)
         Smallest margin of the training rows after ``fit``: distance from the hyperplane, soft-margin column included.
     margin_share_ : float or ndarray of shape (n_classes,)
