@@ -9,6 +9,7 @@ import numpy as np
 
 import margindist
 from margindist import LDMClassifier, LDMClassifierCV, PUMMAClassifier, load_model
+from margindist.datasets import load, make_twonorm, read_file
 from margindist.margins import margin_statistics, margins
 
 X, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
@@ -26,6 +27,9 @@ reveal_type(LDMClassifierCV().fit(X, y).best_params_)
 reveal_type(load_model("file").predict(X))
 reveal_type(margins(model, X, y))
 reveal_type(margin_statistics(margins(model, X, y)))
+reveal_type(read_file("flowers.csv", target="species"))
+reveal_type(load("iris").feature_names)
+reveal_type(make_twonorm(10, random_state=0))
 """
 ARRAY = "numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]"
 EXPECTED = [
@@ -42,6 +46,9 @@ EXPECTED = [
     ARRAY,
     ARRAY,
     "margindist.margins.statistics.MarginStatistics",
+    "margindist.datasets.dataset.Dataset",
+    "tuple[str, ...]",
+    f"tuple[{ARRAY}, {ARRAY}]",
 ]
 
 

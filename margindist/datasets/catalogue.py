@@ -109,7 +109,7 @@ class Status:
 
 
 @cache
-def catalogue():
+def catalogue() -> tuple[Entry, ...]:
     """Return every data set in the tables of the papers, and a few beside them.
 
     Returns
@@ -134,7 +134,7 @@ def _entry(declared):
     return Entry(printed=printed, **found, **declared, **recipes)
 
 
-def find(name, *, paper=None):
+def find(name: str, *, paper: str | None = None) -> Entry:
     """Return the catalogue's entry for a name, its own or the one a paper prints.
 
     Parameters
@@ -178,7 +178,7 @@ def find(name, *, paper=None):
     raise DataError(f"There is no data set {name!r} in {where}; {meant}")
 
 
-def load(name, *, data_dir=None, paper=None):
+def load(name: str, *, data_dir: str | os.PathLike[str] | None = None, paper: str | None = None) -> Dataset:
     """Load a data set of the papers by its name.
 
     Looks for a file of that name in ``data_dir``, or else in the folder that the environment variable
@@ -226,7 +226,7 @@ def load(name, *, data_dir=None, paper=None):
     raise DataError(_advice(entry, folder))
 
 
-def status(data_dir=None):
+def status(data_dir: str | os.PathLike[str] | None = None) -> tuple[Status, ...]:
     """Return for every data set of the catalogue whether it is here, can be fetched, or cannot be had, and why.
 
     Parameters

@@ -11,7 +11,7 @@ import re
 import zlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -88,7 +88,7 @@ class Dataset:
     """
 
     name: str
-    X: object = field(repr=False)
+    X: Any = field(repr=False)
     y: np.ndarray | None = field(repr=False)
     feature_names: tuple[str, ...] = field(default=(), repr=False)
     target_name: str = "y"
@@ -97,7 +97,7 @@ class Dataset:
     notes: tuple[str, ...] = ()
 
     @cached_property
-    def checksum(self):
+    def checksum(self) -> str:
         """Return the SHA-256 of the content."""
         return content_checksum(self.X, self.y, self.splits)
 
@@ -107,7 +107,7 @@ def take_rows(X, rows):
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
 
 
-def content_checksum(X, y, splits=None):
+def content_checksum(X: Any, y: Any, splits: Any = None) -> str:
     """Return the SHA-256 of a data set's content, whatever the file and the number types it was stored in.
 
     Hashed are the kind and shape of X; its values as little-endian float64 with one NaN and one zero (dense: by

@@ -1,9 +1,11 @@
 """Makes numbers of tables; the transformers are fitted anew in every fold."""
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from sklearn.base import TransformerMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import Pipeline
@@ -14,7 +16,7 @@ from margindist.datasets.dataset import DataError, counted
 _MOST_CATEGORIES = 50
 
 
-def encoder(X):
+def encoder(X: Any) -> TransformerMixin:
     """Return an unfitted transformer that makes numbers within [0, 1] of data like X.
 
     Numbers: missing values become the column's mean, then each column is scaled to [0, 1]. Categories (categorical,
@@ -59,7 +61,7 @@ def encoder(X):
     return ColumnTransformer(steps, sparse_threshold=0.0, verbose_feature_names_out=False)
 
 
-def encoding_notes(X):
+def encoding_notes(X: Any) -> tuple[str, ...]:
     """Return sentences on what :func:`encoder` does to this data.
 
     Parameters
@@ -102,7 +104,7 @@ def encoding_notes(X):
     return tuple(notes)
 
 
-def tidy(X):
+def tidy(X: Any) -> Any:
     """Return a frame whose columns are float64, bool or categorical, with NaN for every missing value.
 
     Parameters

@@ -3,8 +3,12 @@
 import numpy as np
 from scipy.stats import binom
 
+_Seed = int | np.random.Generator | np.random.SeedSequence | None
 
-def make_threshold(n_samples=1000, r=4, k=16, n_features=100, *, random_state=None):
+
+def make_threshold(
+    n_samples: int = 1000, r: int = 4, k: int = 16, n_features: int = 100, *, random_state: _Seed = None
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Draw rows of ±1 labelled by an r-of-k threshold function.
 
     The label is :math:`\mathrm{sign}(x_{i_1} + \dots + x_{i_k} + k - 2r + 1)`: positive if at least r of the k
@@ -64,7 +68,9 @@ def make_threshold(n_samples=1000, r=4, k=16, n_features=100, *, random_state=No
     return X, y
 
 
-def make_twonorm(n_samples=7400, n_features=20, *, random_state=None):
+def make_twonorm(
+    n_samples: int = 7400, n_features: int = 20, *, random_state: _Seed = None
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Draw from two normal distributions with unit covariance.
 
     :math:`x \mid y \sim N(y\,(a, \dots, a), I)` with :math:`a = 2/\sqrt{d}`, both labels equally likely. The best
@@ -101,7 +107,9 @@ def make_twonorm(n_samples=7400, n_features=20, *, random_state=None):
     return y[:, None] * (2 / np.sqrt(n_features)) + rng.standard_normal((n_samples, n_features)), y
 
 
-def make_ringnorm(n_samples=7400, n_features=20, *, random_state=None):
+def make_ringnorm(
+    n_samples: int = 7400, n_features: int = 20, *, random_state: _Seed = None
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Draw from a wide normal distribution and a narrow one within it.
 
     :math:`x \mid y = 1 \sim N(0, 4I)` and :math:`x \mid y = -1 \sim N((a, \dots, a), I)` with
@@ -144,7 +152,9 @@ def make_ringnorm(n_samples=7400, n_features=20, *, random_state=None):
     return np.where(y[:, None] == 1, 2 * noise, 2 / np.sqrt(n_features) + noise), y
 
 
-def make_waveform(n_samples=5000, n_classes=2, *, random_state=None):
+def make_waveform(
+    n_samples: int = 5000, n_classes: int = 2, *, random_state: _Seed = None
+) -> tuple[np.ndarray, np.ndarray]:
     r"""Draw random mixtures of two out of three triangular waves, with noise.
 
     With :math:`h_c(i) = \max(6 - |i - c|, 0)`, :math:`i = 1, \dots, 21`, a row is

@@ -7,6 +7,7 @@ import lzma
 import os
 import re
 import sys
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -60,7 +61,13 @@ _WEB_PAGE = (b"<!doctype html", b"<html")
 _SVMLIGHT_LINE = re.compile(rb"\s*[+-]?[\d.]+(e[+-]?\d+)?(\s+\d+:\S+)+\s*(#.*)?$", re.IGNORECASE)
 
 
-def read_file(path, *, target=None, text=(), encoding=None):
+def read_file(
+    path: str | os.PathLike[str],
+    *,
+    target: str | int | bool | None = None,
+    text: Iterable[str] = (),
+    encoding: str | None = None,
+) -> Dataset:
     r"""Read a data set from a CSV, Parquet, LIBSVM/svmlight, ARFF or NPZ file.
 
     The format is chosen by the file's ending, and by its content where the ending says nothing. Text formats may be
