@@ -280,6 +280,34 @@ def test_concave_rounds_never_increase_the_objective(seed, k, lam, mu, theta, me
     assert found.objective == found.extra["history"][-1]
 
 
+@pytest.mark.parametrize("share", [0.05, 1.0, 20.0])
+def test_the_way_of_a_round_is_gone_on_while_the_objective_falls(share, rng):
+    X, codes = rng.standard_normal((80, 4)), rng.integers(0, 3, 80)
+    rows, weights, objective = as_rows(X), np.ones(80), ODM(50.0, 0.4, 0.2)
+    losses = _class_blocks.Losses(codes, *objective.band(weights), None, 3, 80.0)
+
+    def true(W):
+        return reference.true_objective(X, codes, weights, W[:, :3].T, 50.0, 0.4, 0.2)
+
+    minimum = multiclass.solve(Problem(objective, rows, codes, weights), Options(tol=1e-8)).coef.T
+    start = np.zeros((4, 4))
+    W = np.pad(share * minimum, ((0, 0), (0, 1)))  # too short a way, the right one, too long a one
+    before = W.copy()
+    value = multiclass._go_on(rows, losses, start, W, true(before))
+    assert value == pytest.approx(true(W)) and value <= true(before)
+    assert value <= 1.2 * true(np.pad(minimum, ((0, 0), (0, 1))))
+
+
+def test_a_round_in_vain_proves_the_point_it_began_at():
+    X, y = make_blobs(300, 5, centers=4, cluster_std=1.0, random_state=0)
+    X = X - X.mean(axis=0)
+    problem = Problem(ODM(192.0, 0.4, 0.2), as_rows(X), y.astype(np.int64), np.ones(300))
+    for limit in range(2, 60, 3):
+        found = multiclass.solve(problem, Options(1e-6, limit, choices={"method": "newton"}))
+        true = reference.true_objective(X, y, np.ones(300), found.coef, 192.0, 0.4, 0.2)
+        assert found.objective == pytest.approx(true, rel=1e-9) == pytest.approx(found.extra["history"][-1])
+
+
 def test_best_round_is_kept_under_the_frozen_rule():
     X, y = load_wine(return_X_y=True)
     model = ODMClassifier(2.0**10, outer="frozen", tol=1e-6).fit(minmax_scale(X), y)
@@ -310,11 +338,11 @@ def test_the_best_round_of_the_history_is_kept_whatever_the_limit(outer, max_ite
 def test_rounds_that_fall_far_end_early(monkeypatch):
     X, y = load_digits(return_X_y=True)
     model = ODMClassifier(2.0**20, 0.8, 0.2)
-    early = model.fit(X[:800] / 16.0, y[:800])
+    early = model.fit(X[:1700] / 16.0, y[:1700])
     steps, value, history = early.n_iter_, early.objective_, early.objective_history_
     assert early.duality_gap_ <= 1e-3 and (np.diff(history) < 0).all()
     monkeypatch.setattr(_class_blocks, "_ENOUGH", 0.0)
-    assert steps < 0.85 * model.fit(X[:800] / 16.0, y[:800]).n_iter_
+    assert steps < 0.85 * model.fit(X[:1700] / 16.0, y[:1700]).n_iter_
     assert value <= 1.1 * model.objective_  # another local minimum
 
 
@@ -797,6 +825,23 @@ def test_slopes_after_the_step_prove_what_newton_s_decrement_says(rng):
     proved = 0.5 * np.sum((w - ahead["pressure"]) ** 2) + ahead["apart"]
     assert proved == pytest.approx(-0.5 * gradient @ dw, rel=1e-2)
     assert proved < 0.01 * 0.5 * (gradient @ gradient)
+
+
+def test_a_pass_over_the_rows_improves_a_rough_dual_point(rng):
+    X, signs, weights = rng.random((200, 5)), rng.choice([-1.0, 1.0], 200), np.ones(200)
+    objective, rows, w = ODM(1e4, 0.4, 0.2), as_rows(X), rng.normal(size=5)
+    part = newton.SmoothPart(rows, signs, weights, objective)
+    gradient = w - part.advance(rows, w, 200.0, with_gram=False)["pressure"]
+    part.along(rows, -1e-4 * gradient, 1.0, 200.0)
+    rough = part.foresee(rows, 200.0)
+    fine = part.relax(rows, rough["pressure"], 200.0)
+    a = part.multipliers(rows, None, 200.0, by_slopes=False)["dual"][0]
+    np.testing.assert_allclose(fine["pressure"], X.T @ (signs * a))
+    gaps = [0.5 * np.sum((w - found["pressure"]) ** 2) + found["apart"] for found in (rough, fine)]
+    assert gaps[1] < 0.5 * gaps[0]
+    square, loss = 0.5 * (w @ w), objective.losses(signs * (X @ w), weights).sum()
+    dual = -0.5 * np.sum(fine["pressure"] ** 2) - objective.conjugates(a, weights).sum()
+    assert gaps[1] == pytest.approx(square + loss - dual)
 
 
 @piecewise_quadratic

@@ -11,9 +11,11 @@ Problem (Zhang & Zhou 2017, eq. 1), k weight vectors, margins γ_i = w_y·x_i �
 
 The second lies above the true ε_i and touches it at the last round's w, so such a round never increases the true
 objective; the first has no such guarantee. A concave round that has halved the objective ends there, for its upper side
-is then out of date; the last ones are solved to ``tol``. The round of the smallest true objective is kept, also where
-the limit of iterations cut it short. The first round has no upper side at all (which makes it the squared-hinge machine
-of Crammer and Singer), so that no class is preferred while all scores are zero.
+is then out of date; the last ones are solved to ``tol``. Between two rounds of Newton steps, the way of the last one is
+gone on as long as the true objective falls: where classes hardly overlap, many rows are about to change their
+runners-up, and rounds alone would follow them a little at a time. The round of the smallest true objective is kept,
+also where the limit of iterations cut it short. The first round has no upper side at all (which makes it the
+squared-hinge machine of Crammer and Singer), so that no class is preferred while all scores are zero.
 
 **Dual of a round.** With ζ_il ≥ 0 for l ≠ y, S_i = Σ_l ζ_il and β_i ≥ 0, w_l = Σ_i v_il x_i where
 
@@ -76,12 +78,14 @@ from margindist.solvers.proximal_newton import (
     row_counts,
     takes_products,
 )
-from margindist.spaces.rows import add_entries, n_columns, n_rows, row_add_outer, row_scores, squares
+from margindist.spaces.rows import add_entries, class_scores, n_columns, n_rows, row_add_outer, row_scores, squares
 
 _MOST_ITERATIONS = 1000
 _DESCENT = 1e-3  # gap from which on Newton steps take fewer products than quasi-Newton steps
 _ROOM = 4  # classes a block has room for at first
 _ROUGH = 0.05  # gap of the first round: its upper side is not the one that counts
+_INEXACT = 0.3  # of the decrease by the last round: how exact the next one has to be
+_SHORTEST = 1e-6  # part of the way of a round that is tried
 _FIRST_STEPS = 20  # Newton steps of the first round at most, unless it may be the one that is kept
 _CYCLE = 8  # passes over the rows that still move between two looks at the gap
 _QUIET = 0.1  # rows that move less than this share of the largest move rest until then
@@ -182,6 +186,7 @@ def _solve_by(method, problem, options, start, outer, first_round):
     status = Status.ITERATION_LIMIT
     inner = max(tol, _ROUGH) if concave else tol
     while True:
+        began_at = W.copy()
         # A concave round's upper side touches the true objective at the last weights: no better round ends above it.
         bound = history[-1] if history and concave else np.inf
         limit = max_iter
@@ -194,8 +199,12 @@ def _solve_by(method, problem, options, start, outer, first_round):
         if not history and start is None:
             first_round = FirstRound(blocks, W.copy(), gap, solver.newton is not None)
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
-            lower = (1.0 - gap) * value  # no weights give this round less, and the last ones give it ``bound``
-            best = best._replace(gap=min(best.gap, relative(bound - lower, bound)))
+            lower = (1.0 - gap) * value  # no weights give this round less, and those it began at give it ``bound``
+            proven = relative(bound - lower, bound)
+            if bound < best.objective:
+                best = Solution(began_at[:, :k].T.copy(), blocks, bound, proven)
+            else:
+                best = best._replace(gap=min(best.gap, proven))
             if solver.n_iter < max_iter:
                 status = Status.STALLED if solver.stalled else Status.SETTLED
             break
@@ -217,13 +226,16 @@ def _solve_by(method, problem, options, start, outer, first_round):
             status = Status.SETTLED if decrease >= 0.0 else Status.NO_LONGER_IMPROVES
             break
         if concave and np.isfinite(decrease):  # a round need not be more exact than what the next one gains
-            inner = max(tol, min(inner, 0.1 * decrease))
+            inner = max(tol, min(inner, _INEXACT * decrease))
         upper, changed = _upper_side(rows, losses, blocks, W, concave)
         if changed == 0 and exact:
             status = Status.NOTHING_CHANGED
             break
         if changed == 0:
             inner = tol
+        elif concave and solver.newton:
+            history[-1] = _go_on(rows, losses, began_at, W, true)
+            upper, _ = _upper_side(rows, losses, blocks, W, concave)
     extra = {"history": np.array(history), "first_round": first_round, "began": solver.began}
     return best._replace(n_iter=solver.n_iter, status=status, extra=extra)
 
@@ -257,6 +269,50 @@ def _upper_side(rows, losses, blocks, W, concave):
     if concave:
         return (best, np.zeros(len(best))), np.count_nonzero(best != blocks.rival)
     return (np.full(len(best), -1, np.int32), top), np.count_nonzero(blocks.ceiling != top)
+
+
+def _go_on(rows, losses, start, W, true):
+    """Move W along the line from ``start``, on or back, as long as the true objective falls; return that.
+
+    A round goes no further than its upper side lets it, whose runners-up are those at its start; behind rows that would
+    change theirs, the true objective falls on. The first round, without an upper side, went too far.
+    """
+    move = W - start
+    U, dU = class_scores(rows, W), class_scores(rows, move)
+    squares = 0.5 * np.vdot(W, W), np.vdot(W, move), 0.5 * np.vdot(move, move)
+    least, best = true, 1.0
+    for factor in (2.0, 0.5):
+        part = factor
+        while part >= _SHORTEST:
+            t = part - 1.0
+            value = squares[0] + t * squares[1] + t * t * squares[2] + _true_loss(losses, U, dU, t)
+            if not value < least:
+                break
+            least, best = value, part
+            part *= factor
+        if best != 1.0:
+            break
+    there = W + (best - 1.0) * move
+    value = 0.5 * np.vdot(there, there) + _true_loss(losses, class_scores(rows, there), dU, 0.0)
+    if best == 1.0 or value >= true:  # by rounding
+        return true
+    W[:] = there
+    return value
+
+
+@njit(cache=True, nogil=True)
+def _true_loss(losses, U, dU, t):
+    """Return the loss of the scores U + t dU, without any upper side."""
+    total = 0.0
+    for i in range(len(U)):
+        y, highest = losses.codes[i], -np.inf
+        for l in range(losses.n_classes):
+            if l != y:
+                highest = max(highest, U[i, l] + t * dU[i, l])
+        margin = U[i, y] + t * dU[i, y] - highest
+        short, beyond = max(0.0, losses.low - margin), max(0.0, margin - losses.high)
+        total += losses.prices[i] * short * short + losses.above[i] * beyond * beyond
+    return total
 
 
 def _certificate(rows, losses, blocks, W):

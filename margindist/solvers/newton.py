@@ -28,14 +28,15 @@ rows with the direction, and a few ``slopes``, which need no rows. A part keeps 
 with dz = Z dw says more: a = −φ'(z) − φ''(z) ∘ dz, the slopes after a full step, gives ½ dw'H dw = ½ ∇P'H⁻¹∇P if dw is
 Newton's and no row changes sides, which at a high price is far less; and at the point where the step ends it forgives
 the rows that did. Any a is good for a proof. This one is tried when that number promises that it will do, and always
-where it costs next to nothing beside a step or where steps are hard to find.
+where it costs next to nothing beside a step or where steps are hard to find. Conjugate gradients leave a residual r and
+½‖r‖² in the gap; it lies where H is large, and there a pass of coordinate ascent over the rows takes most of it away.
 """
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from margindist.compilation import njit
-from margindist.objectives import compiled_for, of_some, row_slope
+from margindist.objectives import compiled_for, coordinate_step, of_some, row_slope
 from margindist.solvers._solution import Solution, Status, conclude, gained, require
 from margindist.solvers.conjugate_gradients import ConjugateGradients
 from margindist.spaces.gram import square_part
@@ -56,12 +57,15 @@ from margindist.spaces.rows import (
     row_dot,
     scores,
     some_scores,
+    squares,
 )
 
 _MOST_STEPS = 1000
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_COLUMNS = 2000  # columns of which a factorisation is no matter
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
+_WITHIN_A_PASS = 25.0  # by how much a pass of coordinate ascent may reduce the gap of a dual point
+_OFTEN = 5  # nor gone on with where they have cost so many of them in all
 _STEP_ERROR = 1e-3  # of the slope along a step: what is left of it is small beside what the step takes away
 _MOST_TRIALS = 100  # of a step's length
 _SMALLER = 1e-3  # the next length to try where the root is nowhere near
@@ -175,8 +179,10 @@ def _rounds(objective, options, start, method, in_files):
         dw = yield from direction(now, gradient, path.ridge)
         step = yield from exact_step(w, dw, gradient @ dw, total, ridge=path.ridge)
         promised, ahead = -0.5 * (gradient @ dw), None
-        if path.ridge == 1.0 and (direction.is_rough or path.begun or promised <= enough * value):
+        if path.ridge == 1.0 and (direction.foresees or path.begun or promised <= enough * value):
             ahead = yield Round("foresee", (total,))
+            if shape["parts"] == 1 and 1.0 < _foreseen_gap(w, ahead, value) / enough <= _WITHIN_A_PASS:
+                ahead = yield Round("relax", (ahead["pressure"], total))
             if _foreseen_gap(w, ahead, value) <= enough:
                 best, by_slopes = Solution(w, None, value, _foreseen_gap(w, ahead, value)), False
                 break
@@ -297,7 +303,7 @@ def is_affordable(rows):
 class _Factor:
     """Newton directions by a Cholesky factor of H, whose Gram part is kept up to date between steps."""
 
-    is_rough = False
+    foresees = False
 
     def __init__(self, in_files):
         self.at_once = in_files  # whether a round that reads the rows anyway shall also return what H changes by
@@ -322,7 +328,7 @@ class _RowFactor:
     By Woodbury's formula ``ρH⁻¹g = g − Z'(ρ/φ'' + ZZ')⁻¹Zg``. The rows, which have them, are in one partition.
     """
 
-    at_once = is_rough = False
+    at_once, foresees = False, True  # a look ahead costs nothing beside a factor
 
     def __init__(self, in_files):
         pass
@@ -336,11 +342,11 @@ class _RowFactor:
 class _Conjugate:
     """Newton directions by preconditioned conjugate gradients, until a factorisation would have been cheaper."""
 
-    at_once, is_rough = False, True
+    at_once, foresees = False, True
 
     def __init__(self, in_files, cheapest=None, limit=np.inf):
         self._cheapest = cheapest
-        self._limit = limit
+        self._limit, self._most = limit, _OFTEN * limit
         self._last = np.inf  # length of the gradient a step before
         self._successor = None
 
@@ -358,7 +364,8 @@ class _Conjugate:
             toward = gradients.direction
             gradients.step(ridge * toward + (yield Round("product", (toward,)))["image"])
             sweeps += 1
-            if sweeps >= self._limit:
+            self._most -= 1
+            if sweeps >= self._limit or self._most <= 0:
                 self._successor = self._cheapest(False)
                 break
         return gradients.solution
@@ -511,6 +518,13 @@ class SmoothPart:
         pressure = add_rows(rows, moved, self._given[moved] * a[moved], np.zeros(self._shape["columns_max"]))
         return {"pressure": pressure, **self.apart(rows, total)}
 
+    def relax(self, rows, pressure, total):
+        """Return the same of that dual point after a pass of coordinate ascent; the part must have all rows."""
+        squares(rows, lengths := np.empty(len(self._weights)))
+        relax, pressure = compiled_for(self._objective, _relax), pressure.copy()
+        relax(self._objective, rows, self._given, self._weights, total, lengths, self._foreseen, pressure)
+        return {"pressure": pressure, **self.apart(rows, total)}
+
     def apart(self, rows, total):
         """Return the certificate's sum over the rows: how far that dual point and the margins are from belonging."""
         objective, weights, z, a = self._objective, self._weights, self._margins, self._foreseen
@@ -541,6 +555,17 @@ def _slope_along(objective, weights, total, z, dz, t):
         slope += rate * dz[i]
         bend += curvature * dz[i] * dz[i]
     return slope, bend
+
+
+@njit(cache=True, nogil=True)
+def _relax(objective, rows, signs, weights, total, lengths, a, pressure):
+    """Give every row after the other its best dual variable, all others held; ``pressure`` is their weights, Z'a."""
+    for i in range(len(a)):
+        base = signs[i] * row_dot(rows, i, pressure) - lengths[i] * a[i]
+        best, _ = coordinate_step(objective, base, lengths[i], weights[i], total, 0.0)
+        if best != a[i]:
+            row_add(rows, i, signs[i] * (best - a[i]), pressure)
+            a[i] = best
 
 
 @njit(cache=True, nogil=True)

@@ -47,7 +47,6 @@ from margindist.spaces.rows import gram, matrix, n_columns, n_rows, row_scatter
 _FIRST_WIDTH = 1e-2  # first width, relative to a row's squared length, where prices are so high that it would be less
 _LEAST_WIDTH = 1e-3  # the same of a row that has many times the price of others
 _NARROW = 0.3  # factor of the widths
-_WIDEN = 10.0  # by how much they are widened again for a new round
 _SLOW = 0.2  # they are narrowed where a step does not reduce the gap to this part
 _STALLED = 150  # steps in which neither the gap was halved nor the value fell by a twentieth: more would not help
 _FEWEST = 20  # fewer such steps are enough, but not fewer than this,
@@ -60,6 +59,7 @@ _MOST_PRODUCTS = 300  # of them in a system
 _VAIN_PRODUCTS = 40  # of them without halving the least residual: rounding has the upper hand
 _WHOLE = 600  # columns times classes up to which the Hessian may be formed
 _MODERATE = 6000  # columns times classes up to which Newton steps go first whatever the number of rows
+_COMPILED, _SCATTERED = 2.0, 10.0  # cost of an operation in outer products of rows, beside one in products of BLAS
 _FEW_ROWS = 2000  # rows up to which their products with each other are kept
 _FEW_BENDS = 2000  # outer products up to which their system may be formed
 _FIRST_PRODUCTS = 10  # either is, if that costs less than the products of the last system; of the first, so many
@@ -116,14 +116,13 @@ class ProximalNewton:
 
     def __init__(self, rows, losses):
         self.rows, self.losses, self.X = rows, losses, matrix(rows)
-        self.first_width = first_widths(losses, losses.prices.sum(), losses.prices @ losses.squares)
-        self.width = self.first_width
+        self.width = first_widths(losses, losses.prices.sum(), losses.prices @ losses.squares)
         self.favourable = is_favourable(rows, losses.n_classes)
         self.counts = row_counts(losses)
         self.pass_cost = 4.0 * self.counts.sum() * self.X.shape[1] * losses.n_classes
         self.spent = 0.0  # on the last step, in operations
         self.preconditioner = (_ClassFactors if self.favourable else _Diagonal)(rows, self.X)
-        self.products, self.products_of_rows = _FIRST_PRODUCTS, None
+        self.products, self.products_of_rows, self.outer = _FIRST_PRODUCTS, None, None
         self.stalled = False  # whether the last round got nowhere
 
     def run(self, blocks, weights, bound, tol, max_iter):
@@ -139,7 +138,6 @@ class ProximalNewton:
             name: getattr(blocks, name).copy() for name in ("length", "classes", "zeta", "beta")
         })  # fmt: skip
         U, V = X @ W, np.empty((len(blocks.beta), k))
-        self.width = np.minimum(self.first_width, _WIDEN * self.width)
         n_iter, vain, last, nothing = 0, 0, np.inf, at_zero(losses, blocks)
         progress, self.stalled = _Progress(), False
         while True:
@@ -227,12 +225,24 @@ class ProximalNewton:
         if self.preconditioner.worn:
             costs[None] += k * d * d * (min(weights.sum(), self.preconditioner.most_rows) + d / 3)
         if d * k <= _WHOLE:
-            costs[self._by_factor] = 0.25 * d * d * (weights @ (classes * (classes + 1))) + (d * k) ** 3 / 3
+            outer = self._outer_products()[active]
+            costs[self._by_factor] = 0.25 * (weights @ (classes * (classes + 1) * outer)) + (d * k) ** 3 / 3
         if n_rows(self.rows) <= _FEW_ROWS and bends.sum() <= _FEW_BENDS:
             costs[self._by_bends] = (weights @ bends) ** 3 / 3 + k * (weights @ bends) ** 2
         cheapest = min(costs, key=costs.get)
         self.spent = costs[cheapest]
         return cheapest
+
+    def _outer_products(self):
+        """Return what the product of each row with itself costs; where most values are zero, only the others count."""
+        if self.outer is None:
+            d = n_columns(self.rows)
+            if hasattr(self.X, "indptr"):
+                stored = np.diff(self.X.indptr)
+            else:
+                stored = np.count_nonzero(self.X, axis=1)
+            self.outer = np.where(2 * stored <= d, _SCATTERED * stored.astype(np.float64) ** 2, _COMPILED * d * d)
+        return self.outer
 
     def _by_factor(self, blocks, active, G):
         """The same from the Hessian itself; None where rounding has made that indefinite."""

@@ -45,16 +45,16 @@ from margindist.spaces.rows import (
     add_gram,
     class_scores,
     class_sums,
-    gram,
     gram_diagonal,
     n_columns,
     n_rows,
     squares,
+    take_rows,
 )
 
 _MOST_STEPS = 1000
 _PAIRS = 20  # steps and changes of the gradient that L-BFGS remembers
-_CLOSER = 0.5  # of the gap that is asked for: where steps end, for the next few gain much
+_CLOSER = 0.9  # of the gap that is asked for: where steps end, for the last certificate differs by rounding
 _SETTLED = 0.3  # of the gap (or of what it shall be): the gradient's part at which multipliers are renewed
 _SLOW = 0.2  # widths are narrowed where new multipliers do not reduce the gap to this part,
 _NEAR = 0.7  # unless it is below this part of what it shall be
@@ -65,7 +65,8 @@ _TRIALS = 30  # along a step
 _FRESH = 25  # steps that factors serve
 _STALLED = 150  # steps in which neither the gap was halved nor the value fell by a hundredth
 _LARGEST_FACTORS = 5 * 10**7  # entries of all factors
-_FACTOR_ROWS, _ROWS_PER_COLUMN = 2000, 3  # rows that a factor is made of, at most
+_FACTOR_ROWS, _ROWS_PER_COLUMN = 2000, 3  # rows that a factor is made of, at most,
+_BENT_CLASSES = 2.5  # where a row belongs to the factors of so many classes
 
 
 def solve(problem, options):
@@ -209,7 +210,9 @@ class _Model:
     def __init__(self, shape, n_classes):
         d = shape["columns_max"]
         self._factorises = n_classes * d * d <= _LARGEST_FACTORS
-        self._share = max(_FACTOR_ROWS, _ROWS_PER_COLUMN * d) / shape["rows"]
+        self._n_classes = n_classes
+        self._most = max(_FACTOR_ROWS, _ROWS_PER_COLUMN * d)
+        self._share = n_classes / _BENT_CLASSES * self._most / shape["rows"]
         self._pairs, self._last = [], None
         self._apply, self._age = None, 0
 
@@ -255,7 +258,7 @@ class _Model:
         if self._factorises:
             found = yield Round("curvature", (self._share,))
             try:
-                factors = [_factor(block) for block in found["grams"]]
+                factors = [_factor(found["bent"], l, self._most) for l in range(self._n_classes)]
                 self._apply = lambda R: apply_factors(factors, R)
                 return
             except LinAlgError:  # rounding has made a factor's matrix indefinite
@@ -264,9 +267,14 @@ class _Model:
         self._apply = lambda R: R / diagonal
 
 
-def _factor(system):
-    system.flat[:: len(system) + 1] += 1.0
-    return cho_factor(system, lower=True, check_finite=False)[0]
+def _factor(bent, l, most):
+    """Return the factor of the curvature of class ``l``, which ``most`` rows of all parts add up to."""
+    which = [np.flatnonzero(bends[:, l]) for _, bends in bent]
+    stride = max(1, -(-sum(map(len, which)) // most))
+    system = np.eye(n_columns(bent[0][0]))
+    for (rows, bends), used in zip(bent, which, strict=True):
+        add_gram(rows, used[::stride], stride * bends[used[::stride], l], 1.0, system)
+    return cho_factor(system, lower=True, overwrite_a=True, check_finite=False)[0]
 
 
 class _Progress:
@@ -373,16 +381,15 @@ class ClassPart:
         return self._record(rows)
 
     def curvature(self, rows, share):
-        """Return the curvature of every class, of about this share of the rows."""
-        d = n_columns(rows)
-        grams = np.zeros((self._n_classes, d, d))
-        most = max(1, round(share * len(self._codes)))
-        for gram_of_class, bend in zip(grams, bend_diagonal(self._losses, self._ahead, self._width)[0].T, strict=True):
-            used = np.flatnonzero(bend)
-            stride = max(1, -(-len(used) // most))
-            used = used[::stride]
-            gram_of_class[:] = gram(rows, used, stride * bend[used])
-        return {"grams": grams}
+        """Return rows that bend, at most this share of all, and the curvatures of every class that they stand for.
+
+        The matrices of all classes would be more to hand on, from every part, than the rows that they are made of.
+        """
+        active = np.flatnonzero((self._ahead.length > 0) | (self._ahead.beta > 0.0))
+        stride = max(1, -(-len(active) // max(1, round(share * len(self._codes)))))
+        used = active[::stride]
+        bends = bend_diagonal(self._losses, self._ahead, self._width)[0][used]
+        return {"bent": [(take_rows(rows, used), stride * bends)]}
 
     def diagonal(self, rows):
         """Return the diagonal of the curvature of every class."""
