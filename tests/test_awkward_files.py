@@ -53,7 +53,7 @@ READ = [
         "The text is not UTF-8 and was read as cp1252 (Western European Windows): line 2 has 'glaïeul'. --encoding "
         "names another.", [1.5, 2.5],
     ),
-    ("a comment", "t.csv", "# exported on Monday\n" + PLAIN, "1 line of comment at the top left out.", [1.5, 2.5]),
+    ("a comment", "t.csv", "# exported on Monday\n" + PLAIN, "Left out 1 comment line at the top.", [1.5, 2.5]),
     ("a byte order mark", "t.csv", "\ufeff" + PLAIN, "", [1.5, 2.5]),
     ("mixed line ends", "t.csv", PLAIN.replace("\n", "\r\n", 9), "", [1.5, 2.5]),
     ("line ends in quotes", "t.csv", PLAIN.replace("rose", '"a\nrose"'), "", [1.5, 2.5]),
@@ -64,7 +64,7 @@ READ = [
     ("a column without a name", "t.csv", PLAIN.replace("width", ""),
      "Without a name, and called by their place: x0.", [1.5, 2.5]),
     ("an index of pandas", "t.csv", pd.read_csv(io.StringIO(PLAIN)).to_csv(),
-     "1 column with a different whole number in every row, which tells rows apart and no more, left out: 'x0'.",
+     "Left out 1 column with whole numbers that only number the rows: 'x0'.",
      [1.5, 2.5]),
     (
         "many columns like classes", "t.csv",
@@ -73,33 +73,33 @@ READ = [
         "'f0', 'f1', 'f2', 'f3', 'f4' and 4 more.", None,
     ),
     ("blank lines", "t.csv", PLAIN.replace("\n", "\n\n"), "", [1.5, 2.5]),
-    ("Excel's hint", "t.csv", "sep=,\n" + PLAIN, "1 line of comment at the top left out.", [1.5, 2.5]),
+    ("Excel's hint", "t.csv", "sep=,\n" + PLAIN, "Left out 1 comment line at the top.", [1.5, 2.5]),
     (
         "thousands", "t.csv", table("price", ["1,234.50", "999", "12,000,000", "3.5"]),
-        "The column 'price' was read as numbers with ',' between thousands: '12,000,000' is 12000000.",
+        "The column 'price' was read as numbers (',' between thousands): '12,000,000' is 12000000.",
         [1234.5, 999.0, 12e6, 3.5],
     ),
     (
         "thousands the other way", "t.csv", table("price", ["1.234,50", "999", "-12.000,5", "3,5"], sep=";"),
-        "The column 'price' was read as numbers with '.' between thousands and with decimal commas: '-12.000,5' is "
+        "The column 'price' was read as numbers ('.' between thousands, decimal commas): '-12.000,5' is "
         "-12000.5.", [1234.5, 999.0, -12000.5, 3.5],
     ),
     (
         "blanks between thousands", "t.csv", table("price", ["1 234", "999", "12 000 000", "5"]),
-        "The column 'price' was read as numbers with blanks between thousands: '12 000 000' is 12000000.",
+        "The column 'price' was read as numbers (blanks between thousands): '12 000 000' is 12000000.",
         [1234.0, 999.0, 12e6, 5.0],
     ),
     (
         "per cent", "t.csv", table("share", ["12%", "3.5%", "-1%", "100%"]),
-        "The column 'share' was read as numbers with per cent left out: '100%' is 100.", [12.0, 3.5, -1.0, 100.0],
+        "The column 'share' was read as numbers (% left out): '100%' is 100.", [12.0, 3.5, -1.0, 100.0],
     ),
     (
         "currency", "t.csv", table("cost", ["$1,200", "$5", "-$3.50", "n/a"]),
-        "The column 'cost' was read as numbers with $ left out and with ',' between thousands: '$1,200' is 1200.",
+        "The column 'cost' was read as numbers ($ left out, ',' between thousands): '$1,200' is 1200.",
         None,
     ),
     ("euro", "t.csv", table("cost", ["5 €", "7,50 €"], sep=";"),
-     "The column 'cost' was read as numbers with € left out and with decimal commas: '7,50 €' is 7.5.", [5.0, 7.5]),
+     "The column 'cost' was read as numbers (€ left out, decimal commas): '7,50 €' is 7.5.", [5.0, 7.5]),
     ("n/a", "t.csv", table("age", ["31", "n/a", "40", "N/A"]), "", [31.0, np.nan, 40.0, np.nan]),
     ("dashes", "t.csv", table("age", ["31", "-", "40", "--"]), "", [31.0, np.nan, 40.0, np.nan]),
     (

@@ -111,7 +111,7 @@ def test_results_survive_the_store_exactly_and_resuming_computes_nothing(compari
         say=said.append,
     )  # fmt: skip
     assert resumed.rows == comparison.rows  # the times too: nothing was computed again
-    assert said == [*resumed.about["encoding"], "Resuming: 30 of 30 results are there already."]
+    assert said == [*resumed.about["encoding"], "Resuming: 30 of 30 results are already there."]
 
 
 def test_other_plans_and_changed_data_do_not_mix(data, tmp_path):
@@ -290,7 +290,7 @@ def test_no_kernel_method_is_left_out_of_a_set_of_the_shape_of_vowel(monkeypatch
     said = []
     plan, about = make_plan(dataset, {"kind": "arrays"}, None, 5, 1, 0, True, say=said.append)
     assert set(plan.grids) == set(kernels) and not plan.reserve and not about["left_out"]
-    assert said == ["The data are large for some methods; fits to a part of the rows tell how long these would take."]
+    assert said == ["Some methods may be slow on data of this size; pilot fits to some of the rows show how slow."]
     assert 0.0 < about["costs"]["ldm-rbf"] < SECONDS_PER_SPLIT and "svc" not in about["costs"]
     again = {**about["costs"], "ldm-rbf": 1e5}
     plan, about = make_plan(dataset, {"kind": "arrays"}, None, 5, 1, 0, True, costs=again)  # known from before
@@ -304,7 +304,7 @@ def test_methods_of_the_kind_of_the_best_one_run_too(tmp_path, monkeypatch):
     said = []
     comparison = compare(X, y, splits=2, repeats=1, quick=True, store=tmp_path / "r.sqlite", say=said.append)
     assert comparison.rows[0].kernel and "FMM (RBF)" in {row.label for row in comparison.rows}
-    assert any(line.endswith("so more of its kind run too: FMM (RBF).") for line in said)
+    assert any(line.endswith("so more methods of its kind run too: FMM (RBF).") for line in said)
     assert comparison.finished == comparison.total == 8
     assert comparison.answer()[-1] == "Not compared: ROMMA."
     assert Comparison.from_store(tmp_path / "r.sqlite").answer() == comparison.answer()
@@ -502,7 +502,7 @@ def test_classes_too_small_for_nested_cross_validation_are_refused_or_noted(data
         compare(X)
     few = compare(X, np.r_[[7] * 4, y[4:]], methods=["mamc"], repeats=1, quick=True)
     assert few.plan.splits == 4 and few.plan.folds == 3
-    assert "The class '7' has 4 rows only, so there are 4 splits, not 5." in few.about["notes"]
+    assert "The class '7' has only 4 rows, so there are 4 splits instead of 5." in few.about["notes"]
     assert all(result.status == "done" for result in few.results)
 
 

@@ -290,10 +290,10 @@ def test_what_says_nothing_is_left_out_and_said(write):
     assert data.X.shape == (29, 1)
     text = " ".join(data.notes)
     for sentence in (
-        "1 row without a value in 'y' left out.",
-        "1 column with the same value in every row left out: 'unit'.",
-        "1 column with a different text in every row left out: 'name'.",
-        "1 column with a different whole number in every row, which tells rows apart and no more, left out: 'id'.",
+        "Left out 1 row without a value in 'y'.",
+        "Left out 1 column with the same value in every row: 'unit'.",
+        "Left out 1 column with a different text in every row: 'name'.",
+        "Left out 1 column with whole numbers that only number the rows: 'id'.",
     ):
         assert sentence in text
     whole = read_file(write("u.csv", "id,name,unit,x,y\n" + rows), target=False)

@@ -142,12 +142,12 @@ def compare(
         comparison = Comparison.from_results(plan, about, results, stopped)
         if stopped is None and comparison.called:
             labels = ", ".join(BY_KEY[key].label for key in comparison.called)
-            say(f"The best method so far is {comparison.rows[0].label}, so more of its kind run too: {labels}.")
+            say(f"The best method so far is {comparison.rows[0].label}, so more methods of its kind run too: {labels}.")
             stopped = finish(plan.cells(comparison.called), evaluate)
             comparison = Comparison.from_results(plan, about, results, stopped)
         if stopped is None and results.pending(comparison.look_cells()):
             labels = " and ".join(BY_KEY[key].label for key in comparison.looked_at)
-            say(f"A closer look at {labels}: curves, features that matter, fewer rows.")
+            say(f"A closer look at {labels}: curves, columns that matter, learning curve.")
             stopped = finish(
                 comparison.look_cells(),
                 Look(comparison, dataset.X, dataset.y, positive_label(dataset.y, plan.positive)),
@@ -163,7 +163,7 @@ def _begin(store, plan, about, resume, say):
         if latest is not None and latest.get("format") != FORMAT:
             say("Not resumed: the results kept are of an earlier margindist, so everything is computed anew.")
         elif kept:
-            say(f"Resuming: {kept} of {len(plan.cells())} results are there already.")
+            say(f"Resuming: {kept} of {len(plan.cells())} results are already there.")
         elif latest is not None and latest["plan"] != json.loads(json.dumps(asdict(plan))):
             say(f"Not resumed: {_difference(latest['plan'], asdict(plan))}, so everything is computed anew.")
         else:
@@ -350,7 +350,7 @@ def make_plan(dataset, source, methods, splits, repeats, seed, quick, scoring="a
     label = min(counts, key=counts.get)
     rarest = counts[label]
     if rarest < splits:
-        notes.append(f"The class {label!r} has {rarest} rows only, so there are {rarest} splits, not {splits}.")
+        notes.append(f"The class {label!r} has only {rarest} rows, so there are {rarest} splits instead of {splits}.")
         splits = rarest
     folds = min(3 if quick else 5, rarest - -(-rarest // splits))
     shape = shape_of(dataset.X, len(counts))
@@ -442,7 +442,7 @@ class Pilot:
 
     def _measure(self, method):
         if self._say is not None:
-            self._say("The data are large for some methods; fits to a part of the rows tell how long these would take.")
+            self._say("Some methods may be slow on data of this size; pilot fits to some of the rows show how slow.")
             self._say = None
         n_rows = len(self._dataset.y)
         size = min(_PILOT_ROWS, n_rows)

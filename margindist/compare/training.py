@@ -130,7 +130,7 @@ def _chosen(base, grid, X, y, counts, folds, seed, scoring, notes):
     """Return the search, done, and the notes with one more where there are fewer folds than asked for."""
     least = min(counts.values())
     if folds > least:
-        notes = (*notes, f"The smallest class has {least} rows only, so there are {least} folds, not {folds}.")
+        notes = (*notes, f"The smallest class has only {least} rows, so there are {least} folds instead of {folds}.")
     rarer = min(counts, key=counts.get) if len(counts) == 2 else None
     scorer = scorer_for(scoring, positive_label(y, rarer))
     chooser = search(base, grid, folds=min(folds, least), seed=seed, scoring=scorer)

@@ -299,7 +299,7 @@ def table_to_dataset(table, *, target, name, file, source):
         raise DataError(f"{file}: the target column {target_name!r} is empty; choose another with target.")
     columns = table.columns
     if not keep.all():
-        notes.append(f"{counted(int((~keep).sum()), 'row')} without a value in {target_name!r} left out.")
+        notes.append(f"Left out {counted(int((~keep).sum()), 'row')} without a value in {target_name!r}.")
         columns = [_rows(column, keep) for column in columns]
     y = labels_of(columns[chosen])
     levels = _levels_of(columns[chosen])
@@ -461,10 +461,10 @@ def _informative(table, columns, target, notes):
     for dropped, why in (
         (constant, "the same value in every row"),
         (unique, "a different text in every row"),
-        (running, "a different whole number in every row, which tells rows apart and no more,"),
+        (running, "whole numbers that only number the rows"),
     ):
         if dropped:
-            notes.append(f"{counted(len(dropped), 'column')} with {why} left out: {_listed(dropped)}.")
+            notes.append(f"Left out {counted(len(dropped), 'column')} with {why}: {_listed(dropped)}.")
     return kept
 
 

@@ -57,7 +57,7 @@ def read_delimited(opened, name, head, text=()):
     if any(column.has_decimal_commas for column in columns):
         notes = (*notes, "Commas within numbers were taken as decimal points.")
     if n_comments:
-        notes = (f"{n_comments} line{'s' if n_comments > 1 else ''} of comment at the top left out.", *notes)
+        notes = (f"Left out {counted(n_comments, 'comment line')} at the top.", *notes)
     finished, unnamed = {}, []
     while columns:
         column = columns.pop(0)  # which frees what it was made of

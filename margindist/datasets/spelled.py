@@ -82,14 +82,14 @@ def _as_numbers(name, levels):
     (before, after) = signs.pop()
     what = []
     if before or after:
-        what.append(f"with {'per cent' if after == '%' else before or after} left out")
+        what.append(f"{before or after} left out")
     if gap in used:
-        what.append(f"with {'blanks' if gap.isspace() else repr(gap)} between thousands")
+        what.append(f"{'blanks' if gap.isspace() else repr(gap)} between thousands")
     if point == "," and "," in used:
-        what.append("with decimal commas")
+        what.append("decimal commas")
     longest = max(levels, key=len)
     return {name: numbers}, (
-        f"The column {name!r} was read as numbers {' and '.join(what)}: {longest!r} is "
+        f"The column {name!r} was read as numbers ({', '.join(what)}): {longest!r} is "
         f"{numbers[levels.index(longest)]:.15g}."
     )
 
