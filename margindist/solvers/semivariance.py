@@ -148,7 +148,7 @@ def solve(problem, options, start=None):
 def _span_is_small(rows):
     """Tell whether rows are so few beside many columns that their coordinates in a basis of their span are cheap."""
     m, d = n_rows(rows), n_columns(rows)
-    return m <= _ALWAYS_GRAM < d and m * m * d <= _FEW_OPERATIONS
+    return m < d and d > _ALWAYS_GRAM and m * m * d <= _FEW_OPERATIONS
 
 
 def _solve_in_span(problem, options):
