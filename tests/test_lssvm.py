@@ -173,6 +173,15 @@ def test_messages(problem):
         LSSVMClassifier(C=1e3, kernel="precomputed").fit(-(X @ X.T), y)
 
 
+def test_the_empirical_space_is_refined_by_its_features():
+    # Two distant clusters in more columns than rows: the squared kernel matrix has a condition number of about 1e14.
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 40)
+    X = rng.integers(-9, 10, (40, 45)) + 100.0 * rng.standard_normal((2, 45))[y]
+    model = LSSVMClassifier(C=50.0, space="empirical", tol=1e-7).fit(X, y)
+    assert model.duality_gap_ <= 1e-7
+
+
 def test_the_empirical_space_takes_any_kernel(problem):
     X, y, _ = problem
     K = X @ X.T

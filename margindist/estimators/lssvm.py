@@ -329,32 +329,24 @@ class LSSVMClassifier(MarginClassifier):
 
     def _solve_by_rows(self, space, data, targets):
         K, G = self._grams(space, data)
+        choices = {"fit_bias": self.fit_intercept}
+        root = np.sqrt(data.sample_weights)
+        if K is not None:
+            K *= root
+            choices["features"] = as_rows(K, self.fit_intercept)
         try:
-            options = Options(self.tol, choices={"fit_bias": self.fit_intercept})
-            solutions = least_squares.solve_gram(self._problem(G, targets, data), options)
+            solutions = least_squares.solve_gram(self._problem(G, targets, data), Options(self.tol, choices=choices))
         except LinAlgError as error:
             raise self._indefinite(self.C) from error
-        if K is not None:
-            solutions = self._certify_in_empirical_space(solutions, K, data, targets)
         m = len(data.codes)
+        if K is not None:  # weights of the features, which are kernel values times a root
+            solutions = [
+                solution._replace(coef=np.append(root * solution.coef[:m], solution.coef[m:])) for solution in solutions
+            ]
         columns = space.from_rows(np.array([solution.coef[:m] for solution in solutions]))
         return [
             solution._replace(coef=np.append(coef, solution.coef[m:])) for solution, coef in zip(solutions, columns)
         ]
-
-    def _certify_in_empirical_space(self, solutions, K, data, targets):
-        """Return coefficients of kernel values, proved by the features that K is used up for."""
-        root = np.sqrt(data.sample_weights)
-        multipliers = [solution.coef[: len(root)] for solution in solutions]
-        weights = [root * (K @ betas) for betas in multipliers]
-        K *= root
-        features = as_rows(K, self.fit_intercept)
-        proved = []
-        for target, w, betas in zip(targets, weights, multipliers, strict=True):
-            problem = self._problem(features, target, data)
-            found = least_squares.certify_weights(problem, Options(self.tol), w, betas)
-            proved.append(found._replace(coef=np.append(root * w, found.coef[len(root) :])))
-        return proved
 
     def _solve_by_cg(self, data, X, y):
         rows = as_rows(data.X, self.fit_intercept)

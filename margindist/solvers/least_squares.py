@@ -41,8 +41,8 @@ system it is :math:`\alpha_i / (A^{-1})_{ii}`, A the whole bordered matrix.
 **Empirical feature space.** Abe's EMAMC has the features :math:`\varphi(x) = (\sqrt{s_j} K(x, x_j))_j`. Their Gram
 matrix is :math:`K S K`; for a linear kernel they are :math:`X x`, and with :math:`A = X^T S X` the weights of the
 columns are :math:`u = At`, :math:`\|w\|^2 = t^T A t`, :math:`(BA + I/C)\, t = g`. So a *metric* A is all that the
-columns' form needs to know of it. A solution found from :math:`K S K` is certified by its weights of the features,
-:math:`w_j = \sqrt{s_j} (K\beta)_j`: products with K round by much less than those with its square.
+columns' form needs to know of it. A solution found from :math:`K S K` is refined and certified by its weights of the
+features, :math:`w_j = \sqrt{s_j} (K\beta)_j`: products with K round by much less than those with its square.
 """
 
 import contextlib
@@ -77,7 +77,6 @@ from margindist.spaces.rows import (
 
 __all__ = [
     "Path",
-    "certify_weights",
     "metric_of",
     "path_columns",
     "path_gram",
@@ -152,20 +151,24 @@ def solve_gram(problem, options):
         :class:`~margindist.objectives.LeastSquares` on a matrix (C-contiguous, symmetric, positive semi-definite), with
         an array of label vectors.
     options : Options
-        The choice "fit_bias" says whether there is a bias; there is one if it is not made.
+        The choice "fit_bias" says whether there is a bias; there is one if it is not made. "features" are dense rows
+        whose products the matrix is made of, if there are such.
 
     Returns
     -------
     list of Solution, one per target; the bias, if any, is the last coefficient
+        With features, the coefficients are weights of their columns, and ``dual`` has what they are made of.
     """
     objective, K, targets, weights = problem
-    (fit_bias,) = options.chosen(fit_bias=True)
+    fit_bias, features = options.chosen(fit_bias=True, features=None)
     tol = options.tol
     prices = objective.prices(weights)
     system = _GramSystem(K, 1.0 / prices)
     solved = system.solve(np.vstack([np.ones(len(K)), targets]).T)
     eta = solved[:, :1]
     point = _GramPoint(system, targets, prices, fit_bias)
+    if features is not None:
+        point = _FeaturePoint(problem._replace(space=features))
     found = point.certify(*_remove_bias(solved, fit_bias))
     for _ in range(_REFINEMENTS):
         if np.all(found.gaps <= tol):
@@ -180,15 +183,6 @@ def solve_gram(problem, options):
         nothing = np.zeros_like(found.alphas), np.zeros_like(found.biases)
         found = found.improved(point.certify(*nothing))  # all digits can be lost
     return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
-
-
-def certify_weights(problem, options, w, multipliers):
-    """Return the solution that weights w of the columns are, proved by the multipliers that they were made of.
-
-    The problem is that of :func:`solve`. The bias, if there is one, is that of the weights.
-    """
-    found = _Features(problem, None).certify(w, multipliers)
-    return conclude(found._replace(n_iter=1), options.tol, Status.STALLED)
 
 
 def rounding_floor(problem, options, found):
@@ -618,6 +612,30 @@ class _GramPoint(NamedTuple):
         gaps = _gaps(values, 0.5 * np.maximum(distance, 0.0), prices, residuals, errors, own, others)
         coefs = np.vstack([alphas, biases]) if self.fit_bias else alphas
         solutions = _solutions(coefs, alphas, values, gaps)
+        return _Certified(gaps, off, solutions, alphas=alphas, biases=biases)
+
+
+class _FeaturePoint(NamedTuple):
+    """The same for a Gram matrix of features that are at hand: their products round by less than the matrix."""
+
+    problem: tuple
+
+    def certify(self, alphas, biases):
+        objective, rows, targets, weights = self.problem
+        prices = objective.prices(weights)
+        plain = rows._replace(bias=0.0)
+        W = weighted_sums(plain, alphas)
+        residuals = targets.T - products(plain, W.T) - biases
+        if rows.bias:
+            shift = prices @ residuals / prices.sum()
+            residuals -= shift
+            biases = biases + shift
+        solutions = []
+        for target, w, alpha in zip(targets, W, alphas.T):
+            features = _Features(self.problem._replace(signs=target), None)
+            solutions.append(features.certify(w, alpha.copy())._replace(n_iter=1))
+        gaps = np.array([solution.gap for solution in solutions])
+        off = alphas - prices[:, None] * residuals
         return _Certified(gaps, off, solutions, alphas=alphas, biases=biases)
 
 
