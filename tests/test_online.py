@@ -712,6 +712,21 @@ def test_shuffled_passes_are_passes_over_permuted_rows(learner):
     assert (np.sort(rows.reshape(3, -1)) == np.arange(len(y))).all()
 
 
+@pytest.mark.parametrize("learner", hard_or_soft_plane, ids=repr)
+def test_products_of_the_rows_make_the_same_steps(learner, monkeypatch):
+    X, y = overlapping(n_samples=60)
+    more, labels = overlapping(seed=1, n_samples=20)
+    models = [copy_of(learner, max_iter=40, random_state=0) for _ in range(2)]
+    fit(models[0], X, y)
+    monkeypatch.setattr(online_kernel, "_FEW_ROWS", 0)
+    fit(models[1], X, y)
+    for _ in range(2):  # as fitted, and after going on from there
+        close(*models, X, 1e-7)
+        assert models[0].n_updates_ == models[1].n_updates_
+        for model in models:
+            model.partial_fit(more, labels)
+
+
 @pytest.mark.parametrize("values", [1 << 26, 1 << 12], ids=["one block", "blocks"])
 def test_support_names_rows_as_given_when_shuffled(values, monkeypatch):
     monkeypatch.setattr(online_kernel, "_VALUES", values)

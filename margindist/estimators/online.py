@@ -103,7 +103,9 @@ class _OnlineClassifier(MarginClassifier):
         if kernel is None:
             rows = as_rows(data.X)
             states = [self._new_state(method, len(data.codes)) for _ in signs]
-            ends = [online.run(method, rows, s, state, self.max_iter, seed) for s, state in zip(signs, states)]
+            ends = [
+                online_kernel.run_linear(method, rows, s, state, self.max_iter, seed) for s, state in zip(signs, states)
+            ]
             runs, learners = [run for run, _ in ends], [state for _, state in ends]
         else:
             fresh = online_kernel.kernel_state(len(signs), self._constant())

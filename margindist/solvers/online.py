@@ -61,7 +61,7 @@ _LOOK_BACK = 4  # evidence compares with the time when there were so many times 
 _IN_SIGHT = 1.05  # factor by which √k times the bound grows meanwhile where there is a margin in sight
 _MUST_SEPARATE = 2048  # passes after which all margins have to have been positive once
 _ORDERS = 1 << 16  # row numbers held at a time, in the orders of several passes
-_REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
+REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
 
 
 class PUMMA(NamedTuple):
@@ -301,8 +301,19 @@ def p_norm(values, rest, p):
 
 
 @njit(cache=True, nogil=True)
+def augmented(method, track, norm):
+    """Return the p-norm of a row, constant and soft-margin columns included."""
+    if method.p == 2.0:
+        return np.sqrt(norm * norm + track.constant * track.constant + method.soft)
+    top = max(norm, track.constant)
+    return top * ((norm / top) ** method.p + (track.constant / top) ** method.p) ** (1.0 / method.p) if top else 0.0
+
+
+@njit(cache=True, nogil=True)
 def longest(method, track):
     """Return the p-norm of the longest row, all its columns included."""
+    if method.p == 2.0:
+        return augmented(method, track, track.radius)
     return (track.radius**method.p + track.constant**method.p + method.soft) ** (1.0 / method.p)
 
 
@@ -448,6 +459,17 @@ def _keep(rows, i, state, slot):
 
 
 @njit(cache=True, nogil=True)
+def remember(rows, i, side, state):
+    """Make row ``i`` the negative (0) or positive (1) example of the pair."""
+    slot = state.slots[side]
+    if slot < 0:  # none so far: it takes the free slot, and the next one becomes free
+        slot = state.slots[2]
+        state.slots[side], state.slots[2] = slot, slot + 1
+    _keep(rows, i, state, slot)
+    state.owners[side] = i
+
+
+@njit(cache=True, nogil=True)
 def _bend(v, p):
     return np.sign(v) * _power(abs(v), p - 1.0)
 
@@ -493,7 +515,7 @@ def _settle(method, state):
     """Count the step, sum the norm afresh now and then, and set the factor between link and w."""
     track = state.track[0]
     track.n_updates += 1
-    if track.n_updates % max(_REFRESH, len(state.v)) == 0:
+    if track.n_updates % max(REFRESH, len(state.v)) == 0:
         if method.p == 2.0:
             total = 0.0
             for j in range(len(state.v)):
@@ -665,15 +687,6 @@ def _single_norm(method, state, norms, i):
     return augmented(method, track, norms[i])
 
 
-@njit(cache=True, nogil=True)
-def augmented(method, track, norm):
-    """Return the p-norm of a row, constant and soft-margin columns included."""
-    if method.p == 2.0:
-        return np.sqrt(norm * norm + track.constant * track.constant + method.soft)
-    top = max(norm, track.constant)
-    return top * ((norm / top) ** method.p + (track.constant / top) ** method.p) ** (1.0 / method.p) if top else 0.0
-
-
 _LEARN = {PUMMA: _learn_pair, ROMMA: _learn_single, ALMA: _learn_single, MICRA: _learn_single}
 _NORM = {PUMMA: _pair_norm, ROMMA: _single_norm, ALMA: _single_norm, MICRA: _single_norm}
 
@@ -841,44 +854,64 @@ def next_power_of_two(number):
 
 
 def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
-    """Repeat passes until one finds no margin too small; return how it went and the state for later rows.
+    """Repeat passes until one finds no margin too small; return how it went and the state for later rows."""
+    learner = Rows(method, rows, signs, state)
+    found = repeat(method, learner.learn, learner.lowest, entry(state.track), len(signs), max_iter, seed, growth)
+    return found, state._replace(soft_coefs=np.zeros(0))
 
-    A pass that finds one but can make no step would be repeated for ever, so it ends the run too; without a limit
-    (None), so does :class:`Evidence` that more are in vain. Passes whose numbers grow by the factor ``growth`` are
-    recorded, so that the records of a long run cost next to nothing.
+
+class Rows:
+    """A learner with the rows that it passes over."""
+
+    def __init__(self, method, rows, signs, state):
+        self.method, self.rows, self.signs, self.state = method, rows, signs, state
+        self._norms = norms_of(method, rows)
+
+    def learn(self, some_orders):
+        """Pass over the rows in these orders; return what :func:`learn_passes` does."""
+        return learn_passes(self.method, self.rows, some_orders, self.signs, self._norms, self.state)
+
+    def lowest(self):
+        """Return the smallest y(w·x + b) and the q-norm of w, the constant column not counted."""
+        method, state = self.method, self.state
+        w_norm = p_norm(weights(state), 0.0, method.p / (method.p - 1.0))
+        w_norm = np.hypot(w_norm, np.sqrt(method.soft * entry(state.track).soft_square))
+        return _margins(method, self.rows, self.signs, state).min(), w_norm
+
+
+def repeat(method, learn, lowest, track, n_samples, max_iter, seed, growth):
+    """Repeat passes until one finds no margin too small; return how it went.
+
+    ``learn(orders)`` does what :func:`learn_passes` does, ``lowest()`` returns the smallest y(w·x + b) and the length
+    of w. A pass that finds a margin too small but can make no step would be repeated for ever, so it ends the run too;
+    without a limit (None), so does :class:`Evidence` that more are in vain. Passes whose numbers grow by the factor
+    ``growth`` are recorded, so that the records of a long run cost next to nothing.
     """
-    norms, order_of_pass = norms_of(method, rows), orders(len(signs), seed)
-    history, seconds, n_iter, due, track = [], 0.0, 0, 1, entry(state.track)
+    order_of_pass = orders(n_samples, seed)
+    history, seconds, n_iter, due = [], 0.0, 0, 1
     most, evidence = (max_iter, None) if max_iter is not None else (MOST_PASSES, Evidence(method))
-    longest_run = max(1, _ORDERS // len(signs))
+    longest_run = max(1, _ORDERS // n_samples)
     going_on = True
     while going_on:
         until = min(due, most) if evidence is None else min(due, most, next_power_of_two(n_iter))
         n_passes = min(until - n_iter, longest_run)
         some_orders = np.array([next(order_of_pass).copy() for _ in range(n_passes)])
         start = time.thread_time()
-        n_passes, n_short, going_on = learn_passes(method, rows, some_orders, signs, norms, state)
+        n_passes, n_short, going_on = learn(some_orders)
         seconds += time.thread_time() - start
         n_iter += n_passes
         going_on = going_on and n_iter < most
         look = going_on and evidence is not None and is_power_of_two(n_iter)
         if not (n_iter == due or look or not going_on):
             continue
-        now = record(n_iter, seconds, *_lowest(method, rows, signs, state), track)
+        now = record(n_iter, seconds, *lowest(), track)
         if look:
             going_on = not evidence.is_against(n_iter, now[-1], track)
         if n_iter == due or not going_on:
             history.append(now)
         if n_iter == due:
             due = next_due(due, growth)
-    return Run(n_short == 0, np.array(history, RECORD)), state._replace(soft_coefs=np.zeros(0))
-
-
-def _lowest(method, rows, signs, state):
-    """Return the smallest y(w·x + b) and the q-norm of w, the constant column not counted."""
-    w_norm = p_norm(weights(state), 0.0, method.p / (method.p - 1.0))
-    w_norm = np.hypot(w_norm, np.sqrt(method.soft * entry(state.track).soft_square))
-    return _margins(method, rows, signs, state).min(), w_norm
+    return Run(n_short == 0, np.array(history, RECORD))
 
 
 def record(n_iter, seconds, lowest, w_norm, track):

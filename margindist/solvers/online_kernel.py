@@ -6,6 +6,9 @@ date, because a step :math:`\theta \leftarrow \beta\theta + \alpha z` turns them
 plus :math:`\alpha` times one or two rows of the block's kernel values. So a row without a step costs nothing beyond
 its share of the product, and a step costs the block's length. All two-class problems share the stored examples and
 the kernel values.
+
+The same holds for the linear kernel: with few rows, many passes are made sooner with the products of all rows at hand
+than with the rows (:func:`run_linear`).
 """
 
 import time
@@ -15,12 +18,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from margindist.compilation import njit, overload
+from margindist.solvers import online
 from margindist.solvers.online import (
     ALMA,
     MICRA,
     MOST_PASSES,
     PUMMA,
     RECORD,
+    REFRESH,
     ROMMA,
     Evidence,
     Run,
@@ -32,11 +37,14 @@ from margindist.solvers.online import (
     next_due,
     orders,
     record,
+    repeat,
     set_bias,
     step,
 )
+from margindist.spaces.rows import BLAS, add_rows, inner_products, n_rows, n_stored, scores
 
 _VALUES = 1 << 26  # kernel values held at a time: 512 MB
+_FEW_ROWS = 512  # rows up to which their products may outnumber their values: a step takes no longer with them
 
 
 class KernelState(NamedTuple):
@@ -207,19 +215,179 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
     """Repeat passes until one finds no margin too small; return how each problem went, and the state.
 
     A pass that can make no step is the last one, and without a limit (None) one after which there is evidence that more
-    are in vain. Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and the last one are recorded. The
-    time is that of all problems together.
+    are in vain. Measuring margins costs what a pass costs, so passes 1, 2, 4, ... and the last one are recorded.
     """
     m = X.shape[0]
-    gram = _values(kernel, X, np.arange(m), np.arange(m)) if m * m <= _VALUES or kernel.is_precomputed else None
     coef, owners = np.zeros((len(signs), m)), state.owners.copy()
+    if m * m <= _VALUES or kernel.is_precomputed:
+        gram = _values(kernel, X, np.arange(m), np.arange(m))
+        squares = gram.diagonal().copy()
+        learners = zip(signs, coef, owners, state.pair, state.tracks)
+        learners = [_Products.new(method, gram, squares, *learner) for learner in learners]
+        runs = [
+            repeat(method, learner.learn, learner.lowest, entry(learner.tracks), m, max_iter, seed, growth=2.0)
+            for learner in learners
+        ]
+    else:
+        runs = _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, seed)
+    used = _used(coef, owners)
+    stored = None if kernel.is_precomputed else X[used]
+    owners = np.where(owners >= 0, np.searchsorted(used, owners), -1)
+    return runs, KernelState(stored, used, coef[:, used], owners, state.pair, state.tracks, m)
+
+
+def run_linear(method, rows, signs, state, max_iter, seed=None):
+    r"""Do what :func:`margindist.solvers.online.run` does, in the end with the products of the rows where that pays.
+
+    They are computed when passes have cost as much. From then on :math:`\theta = a\theta_0 + \sum_i c_i x_i`, where
+    :math:`\theta_0` is what was learnt before: one more stored example, whose products with the rows are its scores.
+    """
+    m = n_rows(rows)
+    if method.p != 2.0 or m * m > max(_FEW_ROWS**2, n_stored(rows)):
+        return online.run(method, rows, signs, state, max_iter, seed)
+    learner = _InTurn(online.Rows(method, rows, signs, state), -(-m // BLAS))
+    found = repeat(method, learner.learn, learner.lowest, entry(state.track), m, max_iter, seed, growth=1.1)
+    learner.end()
+    return found, state._replace(soft_coefs=np.zeros(0))
+
+
+class _InTurn:
+    """A linear learner that passes over the rows a few times, then over their products."""
+
+    def __init__(self, by_rows, n_passes):
+        self._by_rows, self._now, self._left = by_rows, by_rows, int(n_passes)
+
+    def learn(self, some_orders):
+        """Pass over the rows in these orders; return what ``online.learn_passes`` does."""
+        before, after = some_orders[: self._left], some_orders[self._left :]
+        n_passes, n_short, going_on = 0, 0, True
+        if len(before):
+            n_passes, n_short, going_on = self._by_rows.learn(before)
+            self._left -= n_passes
+        if len(after) and going_on:
+            if self._now is self._by_rows:
+                self._now = _Products.of(self._by_rows)
+            more, n_short, going_on = self._now.learn(after)
+            n_passes += more
+        return n_passes, n_short, going_on
+
+    def lowest(self):
+        """Return the smallest y(w·x + b) and the length of w, the constant column not counted."""
+        return self._now.lowest()
+
+    def end(self):
+        """Bring the rows' learner up to date."""
+        if self._now is not self._by_rows:
+            self._now.give_back(self._by_rows)
+
+
+# ---------------------------------------------------------------------- passes with all kernel values at hand
+
+
+class _Products(NamedTuple):
+    """A learner with the kernel values between all rows, behind those of rows with what is stored besides."""
+
+    method: Any
+    gram: np.ndarray  # one row per stored example, then one per row; one column per row
+    squares: np.ndarray
+    signs: np.ndarray
+    coef: np.ndarray
+    owners: np.ndarray
+    pair: np.ndarray
+    tracks: np.ndarray
+    values: np.ndarray  # scores of the rows, brought along from pass to pass
+    fresh: np.ndarray  # number of the step after which they were last added up
+
+    @classmethod
+    def new(cls, method, gram, squares, signs, coef, owners, pair, tracks):
+        """Return a learner whose scores are added up."""
+        fresh = tracks["n_updates"].copy()
+        return cls(method, gram, squares, signs, coef, owners, pair, tracks, coef @ gram, fresh)
+
+    @classmethod
+    def of(cls, learner):
+        """Take over a linear learner: what it learnt is one stored example."""
+        method, rows, signs, state = learner.method, learner.rows, learner.signs, learner.state
+        m, scale = len(signs), entry(state.track).scale
+        gram = np.empty((m + 1, m))
+        scores(rows, scale * state.v, gram[0])
+        gram[1:] = inner_products(rows, np.arange(m), np.arange(m))
+        coef = np.zeros(m + 1)
+        coef[0] = 1.0
+        if method.soft > 0.0:  # the coefficients of all rows are known, and needed
+            coef[0], coef[1:] = 0.0, scale * state.soft_coefs
+        owners = np.where(state.owners >= 0, state.owners + 1, -1)
+        squares = gram[1:].diagonal().copy()
+        return cls.new(method, gram, squares, signs, coef, owners, state.pair[0].copy(), state.track)
+
+    def give_back(self, learner):
+        """Let the linear learner know what was learnt."""
+        rows, state, track = learner.rows, learner.state, entry(self.tracks)
+        own = self.coef[1:]
+        state.v[:] = add_rows(rows, np.arange(len(own)), own, self.coef[0] * track.scale * state.v)
+        track.scale = track.factor = 1.0
+        track.soft_square = own @ own
+        for side, owner in enumerate(self.owners):
+            if owner >= 0:
+                online.remember(rows, owner - 1, side, state)
+                state.pair[:, side] = self.pair[side], self.coef[owner]
+
+    def learn(self, some_orders):
+        """Pass over the rows in these orders; return what ``online.learn_passes`` does."""
+        method, gram, squares, signs, coef, owners, pair, tracks, values, fresh = self
+        return _learn_passes(method, gram, squares, some_orders, signs, values, fresh, coef, owners, pair, tracks)
+
+    def lowest(self):
+        """Return the smallest y(w·x + b) and the length of w, the constant column not counted."""
+        track, own = entry(self.tracks), self.coef[len(self.coef) - len(self.signs) :]
+        margins = self.signs * (self.coef @ self.gram + track.bias + self.method.soft * own)
+        return margins.min(), _length(track)
+
+
+@njit(cache=True, nogil=True)
+def _learn_passes(method, gram, squares, orders, signs, values, fresh, coef, owners, pair, tracks):
+    """Pass over the rows in these orders, the scores brought along; return what ``online.learn_passes`` does.
+
+    The scores are added up afresh now and then, as linear learners do with the norm.
+    """
+    track, offset = tracks[0], len(coef) - len(values)
+    n_short = 0
+    for k in range(len(orders)):
+        before = track.n_updates
+        if before - fresh[0] >= max(REFRESH, len(values)):
+            _add_up(gram, coef, values)
+            fresh[0] = before
+        n_short = _learn_block(method, gram, squares, offset, orders[k], signs, values, coef, owners, pair, tracks)
+        if n_short == 0 or track.n_updates == before:
+            return k + 1, n_short, False
+    return len(orders), n_short, True
+
+
+@njit(cache=True, nogil=True)
+def _add_up(gram, coef, values):
+    """Fill in the scores of all rows."""
+    values[:] = 0.0
+    for c in range(len(coef)):
+        if coef[c] != 0.0:
+            for k in range(len(values)):
+                values[k] += coef[c] * gram[c, k]
+
+
+# ---------------------------------------------------------------------- passes in blocks, for more rows than that
+
+
+def _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, seed):
+    """Repeat passes of all problems, which share the kernel values; return how each went.
+
+    The time is that of all of them together.
+    """
     histories, seconds, due, active = [[] for _ in signs], 0.0, 1, np.arange(len(signs))
     converged = np.zeros(len(signs), dtype=bool)
     most = MOST_PASSES if max_iter is None else max_iter
     evidence = [Evidence(method) for _ in signs]
     before, start = _n_updates(state), time.thread_time()
-    for n_iter, order in zip(range(1, most + 1), orders(m, seed)):
-        n_short = _pass(method, kernel, X, order, signs, gram, coef, owners, state, active)
+    for n_iter, order in zip(range(1, most + 1), orders(X.shape[0], seed)):
+        n_short = _pass(method, kernel, X, order, signs, coef, owners, state, active)
         after = _n_updates(state)
         going_on = (n_short > 0) & (after > before) & (n_iter < most)
         before = after
@@ -227,10 +395,9 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
         if len(written) == 0:
             continue
         seconds += time.thread_time() - start  # without what is only measured
-        for k, margins in zip(written, _margins(method, kernel, X, signs, gram, coef, owners, state, written)):
+        for k, margins in zip(written, _margins(method, kernel, X, signs, coef, owners, state, written)):
             track = entry(state.tracks[k])
-            w_norm = np.sqrt(max(0.0, track.square - track.lift**2))
-            histories[k].append(record(n_iter, seconds, margins.min(), w_norm, track))
+            histories[k].append(record(n_iter, seconds, margins.min(), _length(track), track))
             if n_iter == due and max_iter is None:
                 going_on[k] &= not evidence[k].is_against(n_iter, histories[k][-1][-1], track)
         due = next_due(due, 2) if n_iter == due else due
@@ -239,24 +406,22 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
         if len(active) == 0:
             break
         start = time.thread_time()
-    runs = [Run(bool(done), np.array(history, RECORD)) for done, history in zip(converged, histories)]
-    used = _used(coef, owners)
-    stored = None if kernel.is_precomputed else X[used]
-    owners = np.where(owners >= 0, np.searchsorted(used, owners), -1)
-    return runs, KernelState(stored, used, coef[:, used], owners, state.pair, state.tracks, m)
+    return [Run(bool(done), np.array(history, RECORD)) for done, history in zip(converged, histories)]
+
+
+def _length(track):
+    """Return the length of w, the constant column not counted."""
+    return np.sqrt(max(0.0, track.square - track.lift**2))
 
 
 def _n_updates(state):
     return np.array([track["n_updates"][0] for track in state.tracks])  # a record would take longer than a short pass
 
 
-def _margins(method, kernel, X, signs, gram, coef, owners, state, which):
+def _margins(method, kernel, X, signs, coef, owners, state, which):
     """Return the margins of all rows, one row per problem."""
-    if len(which) == 0:
-        return np.empty((0, X.shape[0]))
     used = _used(coef, owners)
-    own = coef[np.ix_(which, used)]
-    values = own @ gram[used] if gram is not None else _scores(kernel, X, own, used)
+    values = _scores(kernel, X, coef[np.ix_(which, used)], used)
     biases = np.array([entry(state.tracks[k]).bias for k in which])
     return signs[which] * (values + biases[:, None] + method.soft * coef[which])
 
@@ -268,17 +433,9 @@ def _values(kernel, X, left, right):
     return np.ascontiguousarray(kernel(X[left], X[right]))
 
 
-def _pass(method, kernel, X, order, signs, gram, coef, owners, state, active):
-    """Make one pass for the problems that are still active; with a Gram matrix all rows are one block."""
+def _pass(method, kernel, X, order, signs, coef, owners, state, active):
+    """Make one pass for the problems that are still active."""
     n_short = np.zeros(len(signs), dtype=int)
-    if gram is not None:
-        squares = gram.diagonal().copy()
-        for k in active:
-            values = coef[k] @ gram
-            n_short[k] = _learn_block(
-                method, gram, squares, 0, order, signs[k], values, coef[k], owners[k], state.pair[k], state.tracks[k]
-            )
-        return n_short
     m, start = X.shape[0], 0
     while start < m:
         used = _used(coef, owners)
