@@ -1,7 +1,8 @@
 """Attack every classifier with random problems and check its claims: `python -m benchmarks.fuzz`.
 
 `--fits 10000` is the long run, `--case SEED:INDEX` one case again, with everything it says. Interrupt it at any time:
-what was found is printed. Every fit is a line of JSON in the file of `--out` (else a temporary one).
+what was found is printed. Every fit is a line of JSON in the file of `--out` (else a temporary one); `--records` judges
+such files of several runs together, whose medians are of more fits.
 """
 
 import argparse
@@ -108,6 +109,12 @@ def run(seed, fits, seconds=np.inf, jobs=1, only=None, out=None, limit=60.0):
     return records
 
 
+def read(path):
+    """Return the records in a file that a run has written."""
+    with open(path) as lines:
+        return [json.loads(line) for line in lines]
+
+
 def _tell(found, out):
     for record in found:
         if out is not None:
@@ -184,6 +191,7 @@ def _arguments():
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a fit may take (default 60)")
     parser.add_argument("--out", help="file for one line of JSON per fit")
     parser.add_argument("--case", help="SEED:INDEX of one case to run again")
+    parser.add_argument("--records", nargs="+", metavar="FILE", help="judge the fits in these files, and make none")
     return parser.parse_args()
 
 
@@ -200,14 +208,19 @@ def main():
         seed, index, *only = options.case.split(":")
         show_case(int(seed), int(index), *only, limit=options.limit)
         return 0
-    commit = _commit()  # before the run, for the sources may change during it
-    path = options.out or tempfile.mkstemp(prefix="fuzz-", suffix=".jsonl")[1]
-    with open(path, "w") as out:
-        records = run(options.seed, options.fits, options.seconds, options.jobs, options.only, out, options.limit)
+    if options.records:
+        records = [record for path in options.records for record in read(path)]
+        source = f"in {len(options.records)} files"
+    else:
+        commit = _commit()  # before the run, for the sources may change during it
+        path = options.out or tempfile.mkstemp(prefix="fuzz-", suffix=".jsonl")[1]
+        with open(path, "w") as out:
+            records = run(options.seed, options.fits, options.seconds, options.jobs, options.only, out, options.limit)
+        source = f"at commit {commit}, seed {options.seed}, all in {path}"
     note_slow(records, options.limit)
     print(summary(records))
     failed = sum(bool(record["failures"]) for record in records)
-    print(f"\n{len(records)} fits at commit {commit}, seed {options.seed}: {failed} with failures; all in {path}")
+    print(f"\n{len(records)} fits {source}: {failed} with failures")
     return int(failed > 0)
 
 

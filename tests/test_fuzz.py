@@ -226,3 +226,10 @@ def test_a_path_of_ridges_solves_what_steps_at_edges_did_not():
     case = draw(11001, 500)  # a price at which rows are all but forbidden to leave the band
     fit = Fit(case, case.variants[0], 60)
     assert fit.outcome == "solved" and np.max(fit.inner.n_iter_) < 60
+
+
+def test_records_are_read_as_they_were_written(tmp_path):
+    records = [{"case": "1:2", "estimator": "LDMClassifier", "variant": "auto", "failures": [["time", "1 s"]]}] * 2
+    with open(tmp_path / "records.jsonl", "w") as out:
+        fuzz._tell(records, out)
+    assert fuzz.read(tmp_path / "records.jsonl") == records
