@@ -1,8 +1,8 @@
 """Seconds of a first fit in a new process: `python -m benchmarks.bench_first_fit [classifier ...]`; needs no data.
 
 Imports, compiled code from Numba's cache, and a fit, as a user meets them; a LinearSVC in a process of its own is what
-is asked of any library. The smaller cases are left to NumPy; rows of the largest are too many for that, so it also
-waits for Numba, whose import alone is a column. The first process of all begins with an empty cache and compiles what
+is asked of any library. All but the largest case are left to NumPy; its rows are too many for that, so it also waits
+for Numba, whose import alone is a column. The first process of all begins with an empty cache and compiles what
 it needs. Least processor and clock times since the process began, of processes that take turns; modules are those that
 a process has in the end.
 """
@@ -36,6 +36,7 @@ CASES = {
     "breast cancer": "load_breast_cancer(return_X_y=True)",
     "5,000 x 30": "make_classification(5000, 30, random_state=0)",
     "20,000 x 30": "make_classification(20_000, 30, random_state=0)",
+    "50,000 x 30": "make_classification(50_000, 30, random_state=0)",
 }
 CLASSIFIERS = ("LDMClassifier", "ODMClassifier")
 

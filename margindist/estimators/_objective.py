@@ -18,7 +18,7 @@ from margindist.estimators._parameters import (
 from margindist.solvers import coordinate_descent, newton
 from margindist.solvers._kernel_certificate import kernel_gap, kernel_gap_of_joint, solve_in_space
 from margindist.solvers._solution import Options, Problem, Status, gained
-from margindist.spaces.rows import are_few, n_columns, squares
+from margindist.spaces.rows import are_few, are_worth_passes, n_columns, squares
 
 _FEW_COLUMNS = 100  # up to here a Newton step takes no longer than a pass of coordinate descent
 _MANY_ROWS_A_COLUMN = 50  # and from here on
@@ -139,7 +139,9 @@ class ObjectiveClassifier(MarginClassifier):
         if not newton.is_affordable(space.rows):
             return "coordinate-descent"
         m, d = space.n_rows, n_columns(space.rows)
-        if space.factor() is not None or are_few(space.rows) or d <= max(_FEW_COLUMNS, m / _MANY_ROWS_A_COLUMN):
+        if space.factor() is not None or d <= max(_FEW_COLUMNS, m / _MANY_ROWS_A_COLUMN):
+            return "newton"
+        if are_few(space.rows) and not are_worth_passes(space.rows):
             return "newton"
         squares(space.rows, lengths := np.empty(m))
         price = np.mean(problem.objective.curvature(np.zeros(m), weights) * lengths)

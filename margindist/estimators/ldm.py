@@ -50,11 +50,10 @@ from margindist.solvers._solution import (
 from margindist.spaces.gram import gram_bytes, gram_of_rows
 from margindist.spaces.rows import (
     add_rows,
-    are_few,
+    are_worth_passes,
     dense_matrix,
     n_columns,
     n_rows,
-    n_stored,
     scores,
     squares,
 )
@@ -75,13 +74,11 @@ _MOST_ROWS_TWICE = 2000  # up to here features of a kernel are affordable where 
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
-_MANY_VALUES = 10**5  # stored values from which on it pays to try passes before an interior point method
-_SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which it does
-_SMALLEST_PRICE = 0.08  # and up to which it does where that method costs hardly more than these passes,
-_SMALLER_PRICE = 0.2  # or little more, because there are more columns than
-_VERY_FEW_COLUMNS = 20
-_FEW_PASSES = 12  # what it costs then, in passes
-_FEW_ROWS_A_COLUMN = 240  # below, a sample of the rows is no cheap start for that method: passes are
+_SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which passes are tried before interior points,
+_SMALL_BEND = 3000.0  # and LDM's curvature times that
+_SMALLER_BEND = 100.0  # the same where interior points cost hardly more than these passes,
+_FEW_PASSES = 22  # up to so many
+_FEWEST_PASSES, _PASSES_BY_PRICE = 4.0, 6.0  # that a price p takes: the first and the second times the root of p
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 _USUAL = {
@@ -403,18 +400,21 @@ class LDMClassifier(MarginClassifier):
     def _few_passes_may_do(self, rows):
         """Tell whether to try a few passes of coordinate descent before the interior point method.
 
-        They may be enough where a step is cheap: passes grow with C times the squared length of a row. And they are the
-        better start where a sample that tells something of so many columns would be a large part of all rows.
+        They may be enough where a step is cheap: passes grow with C times the squared length of a row, and where margin
+        terms tie the rows together, with their curvature times that. They give up early where they are not enough. And
+        they are the better start where that method's own takes a large part of the rows.
         """
-        if are_few(rows) or n_stored(rows) < _MANY_VALUES or np.isinf(self.C):
+        if np.isinf(self.C) or not are_worth_passes(rows):
             return False
-        if n_rows(rows) < _FEW_ROWS_A_COLUMN * n_columns(rows):
+        if not interior_point.has_cheap_start(rows):
             return True
         squares(rows, lengths := np.empty(n_rows(rows)))
-        highest = _SMALL_PRICE
-        if interior_point.cost_in_passes(rows) < _FEW_PASSES:
-            highest = _SMALLEST_PRICE if n_columns(rows) <= _VERY_FEW_COLUMNS else _SMALLER_PRICE
-        return bool(self.C * lengths.mean() <= highest)
+        price = self.C * lengths.mean()
+        bend = self._objective(n_rows(rows)).bend * lengths.mean()
+        rival = interior_point.cost_in_passes(rows)
+        if rival > _FEW_PASSES:
+            return bool(price <= _SMALL_PRICE and bend <= _SMALL_BEND)
+        return bool(_FEWEST_PASSES + _PASSES_BY_PRICE * np.sqrt(price) <= rival and bend <= _SMALLER_BEND)
 
     def _check_memory(self, space):
         """Refuse a fit that would take too much memory, before it starts."""
@@ -513,14 +513,11 @@ class LDMClassifier(MarginClassifier):
         return hand_over(attempts, options.tol, unfinished)
 
     def _is_a_start(self, best, solver, rows):
-        """Tell whether another solver's point is a better start than the solver's own; without a bound it is not.
-
-        That of the interior point method, from a sample, is good and cheap where there are many rows per column.
-        """
+        """Tell whether another solver's point is a better start than the solver's own; without a bound it is not."""
         if solver == "augmented-lagrangian":
             return True
-        many = n_rows(rows) >= _FEW_ROWS_A_COLUMN * n_columns(rows)
-        return best.gap < (interior_point.SAMPLE_TOL if many and solver == "interior-point" else 1.0)
+        good = solver == "interior-point" and interior_point.has_cheap_start(rows)
+        return best.gap < (interior_point.SAMPLE_TOL if good else 1.0)
 
     def _line_up(self, problem):
         """Return the solvers to try in turn; the paper's own stay alone."""

@@ -38,6 +38,8 @@ from margindist.spaces.rows import (
 _MOST_PASSES = 1000
 _LOOK = 3  # passes between two looks at the gap at least, and a third of those done so far
 _PATIENCE = 60  # passes before giving up is considered, if nobody knows what another method would take
+_HESITATE = 0.1  # if somebody does, fraction of that: before, gaps tell nothing
+_FIRST = 0.5  # fraction of the forecast of the first look that is believed: the gap falls faster later
 _BAR = 0.3  # fraction of the worst violation by which a row at a bound must be off to be skipped
 _SETTLED = 0.1  # fraction of the violation after a look at which the rows that are not skipped have settled
 _BLOCK = 16  # neighbours in memory that are visited one after the other
@@ -55,7 +57,7 @@ def solve(problem, options, start=None):
     options : Options
         One iteration is a pass, which is as many steps as there are rows; the generator draws their order. Reports come
         with every look at the gap. The choice ``rival`` is the number of passes that another method would take: it
-        gives up as soon as it will take more, by how the gap has fallen.
+        gives up as soon as it would go on for longer than that, by how the gap has fallen.
     start : Solution, optional
         Whose multipliers to start from.
 
@@ -68,7 +70,7 @@ def solve(problem, options, start=None):
     tol = options.tol
     max_iter = options.limit(_MOST_PASSES)
     (rival,) = options.chosen(rival=None)
-    patience, rival = (_PATIENCE, max_iter) if rival is None else (0, min(rival, max_iter))
+    patience = _PATIENCE if rival is None else _HESITATE * rival
     m, d = n_rows(rows), n_columns(rows)
     rng = options.generator()
     sweep = compiled_for(objective, _sweep)
@@ -121,9 +123,13 @@ def solve(problem, options, start=None):
             return conclude(best, tol, Status.STOPPED)
         if best.gap <= tol or n_iter >= max_iter:
             return conclude(best, tol, Status.ITERATION_LIMIT)
-        passes = (steps - earlier) / m
-        if n_iter >= patience and passes_left(earlier_gap, best.gap, passes, tol) > rival - n_iter:
-            return conclude(best, tol, Status.STALLED)
+        if n_iter >= patience and not (looked == 0 and objective.coupled):  # the first passes find the mean margin
+            forecast = passes_left(earlier_gap, best.gap, (steps - earlier) / m, tol)
+            if rival is not None and start is None:  # a gap may pause, and fall again
+                forecast = min(forecast, passes_left(1.0, best.gap, steps / m, tol))
+            forecast *= _FIRST if looked == 0 else 1.0
+            if forecast > (max_iter - n_iter if rival is None else rival):
+                return conclude(best, tol, Status.STALLED)
         looked, next_look = steps, min(steps + max(_LOOK * m, steps // _LOOK), max_iter * m)
         if leaves_out:
             working = _copied(problem, upper, lengths, a, beta, _unsettled(z, beta, upper, bars), rng)

@@ -57,6 +57,7 @@ from margindist.solvers._span import solve_in_span
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     BLAS,
+    SparseRows,
     add_rows,
     are_few,
     gram,
@@ -86,12 +87,16 @@ _GIVE_UP = 30  # iterations without progress after which to end
 _NO_STEP = 1e-10  # a step this short means that rounding has taken over
 _SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
 _LARGEST_SAMPLE = 1 << 18  # more rows cost more than the better guess saves
+_LARGE_PART = 0.25  # fraction of the rows from which on a sample is no cheap start
 SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
 _FLATTEST = 1e-200  # least curvature of a row: its root must not vanish
 _BRAKE = 1e-3  # curvature that the rows outside have in the first system, relative to those inside, and diagonally
 _UNLIKE = 100.0  # weights that differ by this factor have products that aim at the same
-_USUAL_ITERATIONS = 12  # where few rows matter, and the first guess included
+_USUAL_ITERATIONS = 12  # the first guess included
+# Measured, in operations (of 4 ns) as in gram_operations: what a pass of coordinate descent, or a sweep, does with a
+# stored value; what it takes a pass to jump to a row and step; and an iteration to go through its variables.
+_DENSE_VALUE, _DENSE_JUMP, _SPARSE_VALUE, _SPARSE_JUMP, _ROW = 0.25, 30.0, 1.5, 45.0, 37.0
 _SKETCH = 257  # numbers that stand for the distribution of a part's margins
 
 
@@ -116,6 +121,7 @@ def solve(problem, options, start=None):
     if n_rows(rows) < n_columns(rows):
         return solve_in_span(solve, problem, options, start)
     place = in_memory(rows, signs, weights, options.n_jobs)
+    place.spare_bytes = stored_bytes(rows) if are_few(rows) else 0  # NumPy would copy them in every sweep
     try:
         (found,) = solve_in_place(place, objective, [None], [options], [start], with_dual=True)
         return found
@@ -158,16 +164,24 @@ def solve_in_place(place, objective, positives, options, starts=None, *, with_du
 def cost_in_passes(rows):
     """Return roughly how many passes over the rows a solution costs: what coordinate descent has to beat.
 
-    An iteration is a Gram product of the nearest rows, three sweeps over them, and a factorisation. Fewer rows than
-    columns have coordinates in their span, from one QR factorisation.
+    An iteration is a Gram product and three sweeps, of the rows that matter, and a factorisation. Where there are many
+    rows, those that matter are the nearest ones, and a sample before. Fewer rows than columns have coordinates in their
+    span, from one QR factorisation.
     """
     m, d, stored = n_rows(rows), n_columns(rows), n_stored(rows)
-    products, swept, once = gram_operations(rows), stored, 0.0
+    value, jump = (_SPARSE_VALUE, _SPARSE_JUMP) if isinstance(rows, SparseRows) else (_DENSE_VALUE, _DENSE_JUMP)
+    products, swept, once = gram_operations(rows), stored, 4.0 * (value * stored + 5.0 * m)
     if m < d:
-        products, swept, once = 0.5 * m**3 / BLAS, m * m, 2.0 * m * m * d / BLAS
-    iteration = _NEAREST * (products + 6.0 * swept + 20.0 * m) + min(m, d) ** 3 / (3.0 * BLAS)
-    # A pass jumps from row to row in memory, which costs as much as ten operations or so.
-    return (once + _USUAL_ITERATIONS * iteration) / (2.0 * stored + 10.0 * m)
+        products, swept, once = 0.5 * m**3 / BLAS, m * m, once + 2.0 * m * m * d / BLAS
+    share = 1.0 if m <= _SAMPLE_ABOVE else _NEAREST + _sample_size(m, d) / m
+    iteration = share * (products + 3.0 * value * swept + _ROW * m) + min(m, d) ** 3 / (6.0 * BLAS)
+    return (once + _USUAL_ITERATIONS * iteration) / (value * stored + jump * m)
+
+
+def has_cheap_start(rows):
+    """Tell whether the method's own start is cheap: not where a sample that tells of so many columns is most rows."""
+    m = n_rows(rows)
+    return m <= _SAMPLE_ABOVE or _sample_size(m, n_columns(rows)) < _LARGE_PART * m
 
 
 def quadratic_part(objective, rows, everything, signs, weights):
@@ -218,11 +232,14 @@ def _rounds(objective, options, start, seed, with_dual):
 
 def _guess_from_sample(Q, q, m, seed):
     """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
-    size = min(m / 3, max(60 * len(q), min(m / 16, _LARGEST_SAMPLE)))
-    opened = yield Round("open_sample", (size / m, seed))
+    opened = yield Round("open_sample", (_sample_size(m, len(q)) / m, seed))
     guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
     seen = yield Round("working_distances", (), guess)
     return guess, _merged_quantile(seen["sketch"], _NEAREST)
+
+
+def _sample_size(m, d):
+    return min(m / 3, max(60 * d, min(m / 16, _LARGEST_SAMPLE)))
 
 
 def _merged_quantile(sketches, share):

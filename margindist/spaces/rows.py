@@ -25,8 +25,9 @@ from margindist.compilation import njit, overload
 _MANY = 24  # columns up to which scores are summed in registers, four at a time
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
 BLAS = 40.0  # how much faster an operation is inside a dense product or factorisation than on a stored value
-_FEW_VALUES = 1 << 18  # of dense rows: up to here NumPy needs some milliseconds more at most
+_FEW_VALUES = 10**6  # of dense rows: up to here NumPy needs some milliseconds more at most
 _VALUES_OF_A_ROW = 20  # that solvers keep beside the row itself, and NumPy sweeps over many times
+_WORTH_PASSES = 2 * 10**5  # stored values, and five per row: below, passes could save some milliseconds at most
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
 
@@ -93,6 +94,11 @@ def n_stored(rows):
 def are_few(rows):
     """Tell whether these rows are left to NumPy."""
     return isinstance(rows, DenseRows) and rows.few
+
+
+def are_worth_passes(rows):
+    """Tell whether there is anything to be saved by passes over these rows, for which compiled code must be loaded."""
+    return n_stored(rows) + 5 * n_rows(rows) >= _WORTH_PASSES
 
 
 @contextmanager
@@ -340,7 +346,7 @@ def some_scores(rows, which, w, out):
     """Fill ``out`` with the inner products of the rows ``which`` with ``w``; return it."""
     if not are_few(rows):
         return _some_scores(rows, which, w, out)
-    out[:] = _few_scores(rows._replace(X=rows.X[which]), w)
+    out[:] = _few_scores(rows._replace(X=_taken(rows.X, which)), w)
     return out
 
 
@@ -348,7 +354,7 @@ def add_rows(rows, which, scales, out):
     """Add the rows ``which``, each times its scale, to ``out``; return ``out``."""
     if not are_few(rows):
         return _add_rows(rows, which, scales, out)
-    out[: rows.X.shape[1]] += scales @ rows.X[which]
+    out[: rows.X.shape[1]] += scales @ _taken(rows.X, which)
     if rows.bias != 0.0:
         out[-1] += rows.bias * scales.sum()
     return out
@@ -361,6 +367,13 @@ def squares(rows, out):
         out[:] = np.einsum("ij,ij->i", X, X) + rows.bias**2
     else:
         _squares(rows, out)
+
+
+def _taken(X, which):
+    """Return some rows of an array; neighbours in their order are not copied, which costs more than any sum of them."""
+    if len(which) and np.array_equal(which, np.arange(which[0], which[0] + len(which))):
+        return X[which[0] : which[0] + len(which)]
+    return X[which]
 
 
 def _few_scores(rows, w):
@@ -672,10 +685,7 @@ def _sparse_system(rows, which, weights, first, second, lower, sums):
 def _scale_few(X, bias, which, weights, shift, out):
     root = np.sqrt(weights)
     wide = out[:, : X.shape[1]]
-    wide[:] = X[which]
-    if shift is not None:
-        wide -= shift
-    wide *= root[:, None]
+    np.multiply(_taken(X, which) if shift is None else _taken(X, which) - shift, root[:, None], out=wide)
     if bias != 0.0:
         np.multiply(root, bias, out=out[:, -1])
 
