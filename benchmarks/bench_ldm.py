@@ -1,6 +1,6 @@
 """LDM beside LinearSVC: `python -m benchmarks.bench_ldm [section ...]`, with MARGINDIST_DATA set.
 
-Sections: linear, wide, growth, memory, start, cold. Ours is certified by its duality gap; how far a peer ends above the
+Sections: linear, wide, memory, cold. Ours is certified by its duality gap; how far a peer ends above the
 optimum is its SVM objective relative to the lower bound that our fit to that objective (λ1 = λ2 = 0) proves. Arguments
 after "linear" or "wide" that are data sets restrict it to them. Peers are LinearSVC with the hinge (1,000 passes),
 SGDClassifier and, if it is installed, snapml, with their default tolerances; one thread.
@@ -41,7 +41,8 @@ def peers(C, m):
 def against_linear_svc(name, Cs):
     X, y = load(name)
     few = slice(None, None, max(1, len(y) // 400))
-    for solver in ("interior-point", "coordinate-descent"):  # compilation is not the fit's
+    second = "interior-point" if X.shape[1] <= 1000 else "auto"  # which has another one for many columns
+    for solver in ("coordinate-descent", second):  # compilation is not the fit's
         LDMClassifier(1.0, LAMBDA, LAMBDA, fit_intercept=False, solver=solver, tol=0.1).fit(X[few], y[few])
     for C in Cs:
         ours = [LDMClassifier(C, terms, terms, fit_intercept=False, random_state=0) for terms in (0.0, LAMBDA)]
@@ -70,31 +71,6 @@ def wide(names=("farm-ads", "bibtex")):
     table("Linear, sparse and wide, certified to 1e-4", rows)
 
 
-def growth():
-    rng, rows = np.random.default_rng(0), []
-    w = rng.normal(size=20)
-    X = rng.random((500_000, 20))
-    y = np.where((X - 0.5) @ w + rng.normal(size=500_000) > 0, 1.0, -1.0)
-    for solver in ("interior-point", "coordinate-descent"):
-        times = []
-        for m in (50_000, 500_000):
-            # C per row shrinks with m, so that the problem stays the same; its size is what grows
-            model = LDMClassifier(5e3 / m, LAMBDA, LAMBDA, solver=solver, tol=1e-3, random_state=0)
-            model.fit(X[:2000], y[:2000])
-            ((fitted, seconds),) = in_turn(lambda e=model, n=m: e.fit(X[:n], y[:n]))
-            times.append(seconds)
-        rows.append(
-            {
-                "solver": solver,
-                "50,000 rows s": times[0],
-                "500,000 rows s": times[1],
-                "exponent": float(np.log10(times[1] / times[0])),
-                "gap": fitted.duality_gap_,
-            }
-        )
-    table("Growth with the number of rows", rows)
-
-
 def memory():
     X, y = load("covtype")
     LDMClassifier(fit_intercept=False).fit(X[:5000], y[:5000])
@@ -102,21 +78,6 @@ def memory():
     share = growth_mb * 2**20 / X.nbytes
     rows = [{"data MB": X.nbytes / 2**20, "peak above data MB": growth_mb, "share": share, "gap": model.duality_gap_}]
     table("Memory above the data, covtype in float64", rows)
-
-
-def start():
-    ours = "from sklearn.datasets import load_iris; from margindist import LDMClassifier as M; "
-    peer = "from sklearn.datasets import load_iris; from sklearn.svm import LinearSVC as M; "
-    fit = "M().fit(*load_iris(return_X_y=True))"
-    times = {ours: [], peer: []}
-    for _ in range(6):
-        for code, seconds in times.items():
-            begin = time.perf_counter()
-            subprocess.run([sys.executable, "-W", "ignore", "-c", code + fit], check=True)
-            seconds.append(time.perf_counter() - begin)
-    medians = [float(np.median(seconds[1:])) for seconds in times.values()]
-    rows = [{"LDM s": medians[0], "LinearSVC s": medians[1], "difference": medians[0] - medians[1]}]
-    table("A fresh process: import and first fit on iris, compiled code cached", rows)
 
 
 def cold():
@@ -144,7 +105,7 @@ for form in (X, sp.csr_array(X)):
 
 
 if __name__ == "__main__":
-    sections = ["linear", "wide", "growth", "memory", "start", "cold"]
+    sections = ["linear", "wide", "memory", "cold"]
     named = [section for section in sys.argv[1:] if section in sections]
     names = [name for name in sys.argv[1:] if name not in sections]
     for section in named or sections:

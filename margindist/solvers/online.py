@@ -57,9 +57,9 @@ _WHOLE_EXPONENT = 32  # up to which powers are products
 MOST_PASSES = 10_000  # where nobody set a limit
 _FIRST_LOOK = 128  # passes of a hard margin before which there is no evidence that more are in vain
 _FIRST_SOFT_LOOK = 1024  # the same of a soft margin, which all rows have, however small
+_LAST_LOOK, _LAST_SOFT_LOOK = 1024, 2048  # passes after which all margins have to have been positive once
 _LOOK_BACK = 4  # evidence compares with the time when there were so many times fewer
 _IN_SIGHT = 1.05  # factor by which √k times the bound grows meanwhile where there is a margin in sight
-_MUST_SEPARATE = 2048  # passes after which all margins have to have been positive once
 _ORDERS = 1 << 16  # row numbers held at a time, in the orders of several passes
 REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
 
@@ -830,7 +830,8 @@ class Evidence:
     """
 
     def __init__(self, method):
-        self.first = _FIRST_LOOK if method.soft == 0.0 else _FIRST_SOFT_LOOK
+        hard = method.soft == 0.0
+        self.first, self.last = (_FIRST_LOOK, _LAST_LOOK) if hard else (_FIRST_SOFT_LOOK, _LAST_SOFT_LOOK)
         self.separated, self.bounds = False, {}
 
     def is_against(self, n_iter, share, track):
@@ -840,7 +841,7 @@ class Evidence:
         if self.separated or n_iter < self.first:
             return False
         grows = self.bounds[n_iter] > _IN_SIGHT * self.bounds[n_iter // _LOOK_BACK]
-        return not grows or n_iter >= _MUST_SEPARATE
+        return not grows or n_iter >= self.last
 
 
 def is_power_of_two(number):
