@@ -30,7 +30,7 @@ def nearest(name: str, known: Iterable[str], most: int = 3) -> list[str]:
     >>> nearest("speces", ["length", "Species", "width", "type"])
     ['Species']
     >>> nearest("petal", ["length_of_petal", "sepal", "kind"])
-    ['sepal', 'length_of_petal']
+    ['length_of_petal', 'sepal']
     """
     wanted = str(name).strip().casefold()
     likeness = {}
