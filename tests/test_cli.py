@@ -405,11 +405,11 @@ def wait_for(store, count, process):
 
 @pytest.mark.skipif(os.name != "posix", reason="SIGKILL")
 def test_killed_at_any_moment_resume_gives_the_undisturbed_table(folder):
-    plan = ["--methods", "mamc,lssvm", "--splits", "3", "--repeats", "4", "--quick"]  # 60 cells
+    plan = ["--methods", "mamc,lssvm", "--splits", "3", "--repeats", "2", "--quick"]  # 30 cells
     assert run(["compare", "flowers.csv", *plan, "--jobs", "1", "-o", "whole.html"]) == 0
     draw = random.Random(0)
     seen = {}
-    for count in (0, 12, 35):
+    for count in (0, 6, 18):
         process = started(*plan, "--jobs", "1", "--resume", "-o", "killed.html")
         wait_for("killed.results.sqlite", count, process)
         time.sleep(draw.uniform(0.0, 0.2))
