@@ -835,3 +835,15 @@ def test_many_passes_in_one_call_are_the_same_as_one_by_one(learner, monkeypatch
     assert many.n_iter_ == one.n_iter_ > 2
     assert many.n_updates_ == one.n_updates_
     np.testing.assert_array_equal(many.coef_, one.coef_)
+
+
+def test_products_that_lose_digits_are_left_for_the_rows(monkeypatch, rng):
+    X, y = rng.standard_normal((100, 120)) * 10.0 ** rng.uniform(-1, 1, 120), rng.integers(0, 2, 100)
+    X[:, 0] += 1e6  # an offset that PUMMA does not see, unless it takes differences of squares
+    model = PUMMAClassifier(soft_margin=3.0, random_state=0)
+    found, sparse = clone(model).fit(X, y), clone(model).fit(sp.csr_array(X), y)
+    monkeypatch.setattr(online_kernel, "run_linear", online.run)
+    by_rows = model.fit(X, y)
+    assert found.n_updates_ == sparse.n_updates_ == by_rows.n_updates_
+    for other in (found, sparse):
+        np.testing.assert_allclose(other.coef_, by_rows.coef_, atol=1e-7 * np.abs(by_rows.coef_).max())

@@ -41,10 +41,13 @@ from margindist.solvers.online import (
     set_bias,
     step,
 )
-from margindist.spaces.rows import BLAS, add_rows, inner_products, n_rows, n_stored, scores
+from margindist.spaces.rows import BLAS, add_rows, inner_products, n_rows, n_stored, scores, squares
 
 _VALUES = 1 << 26  # kernel values held at a time: 512 MB
 _FEW_ROWS = 512  # rows up to which their products may outnumber their values: a step takes no longer with them
+_MOST_CANCELS = (
+    1e6  # a margin that is a smaller part of the products it is added up from is left to the rows themselves
+)
 
 
 class KernelState(NamedTuple):
@@ -241,6 +244,10 @@ def run_linear(method, rows, signs, state, max_iter, seed=None):
 
     They are computed when passes have cost as much. From then on :math:`\theta = a\theta_0 + \sum_i c_i x_i`, where
     :math:`\theta_0` is what was learnt before: one more stored example, whose products with the rows are its scores.
+
+    Products of rows of length up to R round a score by :math:`\epsilon R^2 \sum_i c_i`, while the margin is at most
+    :math:`\|\theta\|^2 / \sum_i c_i` in the same unit. Badly scaled columns, or an offset, make their quotient
+    :math:`(R \sum_i c_i / \|\theta\|)^2` large; the rows themselves lose no digits there, and have the last word.
     """
     m = n_rows(rows)
     if method.p != 2.0 or m * m > max(_FEW_ROWS**2, n_stored(rows)):
@@ -252,24 +259,43 @@ def run_linear(method, rows, signs, state, max_iter, seed=None):
 
 
 class _InTurn:
-    """A linear learner that passes over the rows a few times, then over their products."""
+    """A linear learner that passes over the rows a few times, then over their products while these keep the digits."""
 
     def __init__(self, by_rows, n_passes):
         self._by_rows, self._now, self._left = by_rows, by_rows, int(n_passes)
+        self._largest = None  # squared length of a row
 
     def learn(self, some_orders):
         """Pass over the rows in these orders; return what ``online.learn_passes`` does."""
-        before, after = some_orders[: self._left], some_orders[self._left :]
         n_passes, n_short, going_on = 0, 0, True
-        if len(before):
-            n_passes, n_short, going_on = self._by_rows.learn(before)
-            self._left -= n_passes
-        if len(after) and going_on:
-            if self._now is self._by_rows:
-                self._now = _Products.of(self._by_rows)
-            more, n_short, going_on = self._now.learn(after)
-            n_passes += more
+        while going_on and n_passes < len(some_orders):
+            left = some_orders[n_passes:]
+            if self._left > 0:
+                done, n_short, going_on = self._by_rows.learn(left[: self._left])
+                self._left -= done
+            else:
+                done, n_short, going_on = self._by_products(left)
+            n_passes += done
         return n_passes, n_short, going_on
+
+    def _by_products(self, some_orders):
+        if self._now is self._by_rows:
+            if self._cancels():
+                self._left = MOST_PASSES
+                return 0, 0, True
+            self._now = _Products.of(self._by_rows)
+        done, n_short, going_on = self._now.learn(some_orders)
+        if self._cancels():
+            self.end()
+            self._now, self._left, going_on = self._by_rows, MOST_PASSES, True
+        return done, n_short, going_on
+
+    def _cancels(self):
+        """Tell whether margins are too small beside the products for digits to be left of them."""
+        if self._largest is None:
+            squares(self._by_rows.rows, lengths := np.empty(len(self._by_rows.signs)))
+            self._largest = lengths.max()
+        return _cancels(entry(self._by_rows.state.track), self._largest, _MOST_CANCELS)
 
     def lowest(self):
         """Return the smallest y(w·x + b) and the length of w, the constant column not counted."""
@@ -297,12 +323,13 @@ class _Products(NamedTuple):
     tracks: np.ndarray
     values: np.ndarray  # scores of the rows, brought along from pass to pass
     fresh: np.ndarray  # number of the step after which they were last added up
+    most_cancels: float  # how much larger than a margin the products may be of which it is added up
 
     @classmethod
-    def new(cls, method, gram, squares, signs, coef, owners, pair, tracks):
+    def new(cls, method, gram, squares, signs, coef, owners, pair, tracks, most_cancels=np.inf):
         """Return a learner whose scores are added up."""
         fresh = tracks["n_updates"].copy()
-        return cls(method, gram, squares, signs, coef, owners, pair, tracks, coef @ gram, fresh)
+        return cls(method, gram, squares, signs, coef, owners, pair, tracks, coef @ gram, fresh, most_cancels)
 
     @classmethod
     def of(cls, learner):
@@ -318,7 +345,7 @@ class _Products(NamedTuple):
             coef[0], coef[1:] = 0.0, scale * state.soft_coefs
         owners = np.where(state.owners >= 0, state.owners + 1, -1)
         squares = gram[1:].diagonal().copy()
-        return cls.new(method, gram, squares, signs, coef, owners, state.pair[0].copy(), state.track)
+        return cls.new(method, gram, squares, signs, coef, owners, state.pair[0].copy(), state.track, _MOST_CANCELS)
 
     def give_back(self, learner):
         """Let the linear learner know what was learnt."""
@@ -327,6 +354,8 @@ class _Products(NamedTuple):
         state.v[:] = add_rows(rows, np.arange(len(own)), own, self.coef[0] * track.scale * state.v)
         track.scale = track.factor = 1.0
         track.soft_square = own @ own
+        if self.method.soft > 0.0:
+            state.soft_coefs[:] = own
         for side, owner in enumerate(self.owners):
             if owner >= 0:
                 online.remember(rows, owner - 1, side, state)
@@ -334,8 +363,8 @@ class _Products(NamedTuple):
 
     def learn(self, some_orders):
         """Pass over the rows in these orders; return what ``online.learn_passes`` does."""
-        method, gram, squares, signs, coef, owners, pair, tracks, values, fresh = self
-        return _learn_passes(method, gram, squares, some_orders, signs, values, fresh, coef, owners, pair, tracks)
+        method, gram, squares, signs, coef, owners, pair, tracks, values, fresh, most = self
+        return _learn_passes(method, gram, squares, some_orders, signs, values, fresh, coef, owners, pair, tracks, most)
 
     def lowest(self):
         """Return the smallest y(w·x + b) and the length of w, the constant column not counted."""
@@ -345,12 +374,13 @@ class _Products(NamedTuple):
 
 
 @njit(cache=True, nogil=True)
-def _learn_passes(method, gram, squares, orders, signs, values, fresh, coef, owners, pair, tracks):
+def _learn_passes(method, gram, squares, orders, signs, values, fresh, coef, owners, pair, tracks, most_cancels):
     """Pass over the rows in these orders, the scores brought along; return what ``online.learn_passes`` does.
 
-    The scores are added up afresh now and then, as linear learners do with the norm.
+    The scores are added up afresh now and then, as linear learners do with the norm. A pass after which too much
+    cancels is the last one.
     """
-    track, offset = tracks[0], len(coef) - len(values)
+    track, offset, largest = tracks[0], len(coef) - len(values), squares.max()
     n_short = 0
     for k in range(len(orders)):
         before = track.n_updates
@@ -360,7 +390,14 @@ def _learn_passes(method, gram, squares, orders, signs, values, fresh, coef, own
         n_short = _learn_block(method, gram, squares, offset, orders[k], signs, values, coef, owners, pair, tracks)
         if n_short == 0 or track.n_updates == before:
             return k + 1, n_short, False
+        if _cancels(track, largest, most_cancels):
+            return k + 1, n_short, True
     return len(orders), n_short, True
+
+
+@njit(cache=True, nogil=True)
+def _cancels(track, largest, most):
+    return largest * track.mass * track.mass > most * track.square
 
 
 @njit(cache=True, nogil=True)
