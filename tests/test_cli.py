@@ -428,7 +428,7 @@ def test_killed_at_any_moment_resume_gives_the_undisturbed_table(folder):
 @pytest.mark.skipif(os.name != "posix", reason="SIGINT")
 def test_ctrl_c_reports_what_is_done(folder):
     process = started("--methods", "mamc,lssvm", "--splits", "3", "--repeats", "300", "--quick", "--jobs", "2")
-    wait_for("flowers.results.sqlite", 12, process)
+    wait_for("flowers.results.sqlite", 6, process)
     os.killpg(process.pid, signal.SIGINT)  # the terminal sends it to all processes
     time.sleep(0.01)
     os.killpg(process.pid, signal.SIGINT)  # of someone in a hurry

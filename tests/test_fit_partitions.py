@@ -125,7 +125,7 @@ def test_nystroem_features_are_made_in_the_partitions(tmp_path, model):
         assert np.isclose(found.score(parts), expected.score(X, y, weights))
 
 
-def wide_problem(n_classes, n_rows=300, n_columns=7000):
+def wide_problem(n_classes, n_rows=160, n_columns=5200):
     """Return rows like those of texts: more columns than a matrix of them could have."""
     rng = np.random.default_rng(n_classes)
     X = sp.random(n_rows, n_columns, 0.01, format="csr", rng=rng)
@@ -146,11 +146,11 @@ def wide_problem(n_classes, n_rows=300, n_columns=7000):
 def test_many_columns_in_partitions(model, n_classes):
     X, y = wide_problem(n_classes)
     expected = clone(model).set_params(tol=1e-7).fit(X, y)
-    model = clone(model).set_params(tol=1e-5).fit(Partitions.from_arrays(X, y, rows_per_partition=80))
+    model = clone(model).set_params(tol=1e-5).fit(Partitions.from_arrays(X, y, rows_per_partition=50))
     assert model.solver_ == ("newton" if isinstance(model, ODMClassifier) else "augmented-lagrangian")
     assert np.max(model.duality_gap_) <= 1e-5
     assert np.allclose(model.objective_, expected.objective_, rtol=1e-5)
-    two_threads = clone(model).set_params(n_jobs=2).fit(Partitions.from_arrays(X, y, rows_per_partition=80))
+    two_threads = clone(model).set_params(n_jobs=2).fit(Partitions.from_arrays(X, y, rows_per_partition=50))
     assert np.array_equal(two_threads.coef_, model.coef_)
 
 
