@@ -287,7 +287,8 @@ class _InTurn:
         done, n_short, going_on = self._now.learn(some_orders)
         if self._cancels():
             self.end()
-            self._now, self._left, going_on = self._by_rows, MOST_PASSES, True
+            self._now, self._left = self._by_rows, MOST_PASSES
+            return done, max(n_short, 1), True  # that no margin is too small is for the rows to say
         return done, n_short, going_on
 
     def _cancels(self):
