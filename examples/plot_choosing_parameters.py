@@ -17,7 +17,7 @@ from margindist import LDMClassifier, LDMClassifierCV
 from margindist.margins import ParameterInfluenceDisplay
 
 X, y = load_breast_cancer(return_X_y=True)
-X, y = minmax_scale(X)[::3], y[::3]
+X, y = minmax_scale(X)[::4], y[::4]
 lambdas = [2.0**k for k in range(-8, -1)]
 grid = {"C": [10.0, 50.0, 100.0], "lambda1": lambdas, "lambda2": lambdas}  # as in the paper
 

@@ -10,10 +10,10 @@ import os
 import sys
 import threading
 
-__all__ = ["Compiled", "njit", "overload"]
+__all__ = ["Compiled", "assign", "njit", "overload", "read_only"]
 
 _lock = threading.RLock()
-_registrations = []  # what waits for Numba; None when it is there
+_waiting = []  # what Numba will be told; None when it is there
 
 
 class Compiled:
@@ -55,18 +55,30 @@ def njit(**options):
     return functools.partial(Compiled, options=options)
 
 
+@njit(cache=True, nogil=True)
+def assign(target, source):
+    """Copy a vector into another one; ``target[:] = source`` takes Numba three seconds, for its error message."""
+    for i in range(len(target)):
+        target[i] = source[i]
+
+
 def overload(function, **options):
     """Give compiled code its version of a Python function; see :func:`numba.extending.overload`."""
 
     def register(choose):
-        with _lock:
-            if _registrations is None:
-                _overload(function, choose, options)
-            else:
-                _registrations.append((function, choose, options))
+        _tell_numba(functools.partial(_overload, function, choose, options))
         return choose
 
     return register
+
+
+def read_only(named_tuple):
+    """Let compiled code see all arrays of a class of named tuples as read-only, so that it is compiled once for both.
+
+    The rows that processes share are read-only, those of a first fit are not.
+    """
+    _tell_numba(functools.partial(_type_as_read_only, named_tuple))
+    return named_tuple
 
 
 def lacks_file(dispatcher):
@@ -81,16 +93,36 @@ def _announce():
     print("margindist: compiling, once, for some seconds; `margindist warm-up` does it ahead.", file=sys.stderr)
 
 
+def _tell_numba(something):
+    """Call a function when Numba is there."""
+    with _lock:
+        if _waiting is None:
+            something()
+        else:
+            _waiting.append(something)
+
+
 def _overload(function, choose, options):
     from numba.extending import overload
 
     overload(function, **options)(choose)
 
 
+def _type_as_read_only(named_tuple):
+    from numba.core import types
+    from numba.extending import typeof_impl
+
+    @typeof_impl.register(named_tuple)
+    def _(values, context):
+        found = [typeof_impl(value, context) for value in values]
+        found = [each.copy(readonly=True) if isinstance(each, types.Array) else each for each in found]
+        return types.BaseTuple.from_types(found, named_tuple)
+
+
 @functools.cache
 def _numba():
     """Import Numba, and tell it what compiled functions refer to."""
-    global _registrations
+    global _waiting
     with _lock:
         import numba
         from numba.extending import typeof_impl
@@ -99,7 +131,7 @@ def _numba():
         def _(function, context):
             return numba.types.Dispatcher(function.dispatcher)
 
-        for waiting in _registrations or ():
-            _overload(*waiting)
-        _registrations = None
+        for tell in _waiting or ():
+            tell()
+        _waiting = None
         return numba

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from margindist import compilation
 from margindist.compilation import Compiled, njit
@@ -16,6 +17,7 @@ from margindist.objectives import LDM, ODM
 from margindist.solvers import interior_point, newton
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.rows import (
+    _scores,
     add_rows,
     all_compiled,
     are_few,
@@ -46,6 +48,22 @@ def test_a_first_fit_of_few_dense_rows_does_not_wait_for_numba(classifier):
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_rows_that_processes_share_are_compiled_for_once(form, rng):
+    """They are read-only, which Numba takes for another type."""
+    X = rng.normal(size=(4, 3))
+    found, compiled = np.empty((2, 4)), []
+    for out, writeable in zip(found, (True, False)):
+        rows = form(X.copy())
+        for array in (rows,) if form is np.asarray else (rows.data, rows.indices, rows.indptr):
+            array.flags.writeable = writeable
+        with all_compiled():
+            scores(as_rows(rows), np.ones(3), out)
+        compiled.append(len(_scores.dispatcher.signatures))
+    np.testing.assert_allclose(found[0], X.sum(axis=1))
+    assert np.array_equal(*found) and compiled[0] == compiled[1]
 
 
 def test_compiling_ahead_leaves_nothing_to_numpy(rng):

@@ -88,15 +88,17 @@ def test_the_joint_problem_in_partitions(tmp_path, weighted):
     model = ODMClassifier(tol=1e-8)
     expected = clone(model).fit(X, y, weights)
     sure = np.diff(np.sort(expected.decision_function(X), axis=1)[:, -2:], axis=1).ravel() > 1e-3
-    places = [Partitions.from_arrays(form(X), y, weights, rows_per_partition=-(-len(y) // parts))
-              for form in (np.asarray, sp.csr_matrix) for parts in (1, 3, 7)]  # fmt: skip
-    for rows in [*places, *in_files(tmp_path, X, y, weights).values()]:
+    places = in_files(tmp_path, X, y, weights)  # in five partitions each
+    for parts in (1, 7):
+        places[parts] = Partitions.from_arrays(X, y, weights, rows_per_partition=-(-len(y) // parts))
+    for place, rows in places.items():
         found = clone(model).fit(rows)
         assert found.duality_gap_ <= model.tol
         assert found.objective_ == pytest.approx(expected.objective_, rel=1e-6)
         assert found.objective_history_[-1] == found.objective_ and found.stop_reason_ == "settled"
         assert np.array_equal(found.predict(X)[sure], expected.predict(X)[sure])
-        assert np.array_equal(clone(model).set_params(n_jobs=2).fit(rows).coef_, found.coef_)
+        if place in ("csr", 7):
+            assert np.array_equal(clone(model).set_params(n_jobs=2).fit(rows).coef_, found.coef_)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,7 @@ def test_nystroem_features_are_made_in_the_partitions(tmp_path, model):
         assert np.isclose(found.score(parts), expected.score(X, y, weights))
 
 
-def wide_problem(n_classes, n_rows=160, n_columns=5200):
+def wide_problem(n_classes, n_rows=90, n_columns=5200):
     """Return rows like those of texts: more columns than a matrix of them could have."""
     rng = np.random.default_rng(n_classes)
     X = sp.random(n_rows, n_columns, 0.01, format="csr", rng=rng)
@@ -143,14 +145,19 @@ def wide_problem(n_classes, n_rows=160, n_columns=5200):
         (ODMClassifier(lam=2.0**8), 3),
     ],
 )
-def test_many_columns_in_partitions(model, n_classes):
-    X, y = wide_problem(n_classes)
+def test_many_columns_in_partitions(model, n_classes, monkeypatch):
+    if isinstance(model, ODMClassifier):  # what does not fit into memory is a matter of squares of columns alone
+        for solver in ("quasi_newton", "proximal_newton"):
+            monkeypatch.setattr(f"margindist.solvers.{solver}._LARGEST_FACTORS", 5 * 10**7 // 16)
+        X, y = wide_problem(n_classes, n_columns=1300)
+    else:
+        X, y = wide_problem(n_classes)
     expected = clone(model).set_params(tol=1e-7).fit(X, y)
-    model = clone(model).set_params(tol=1e-5).fit(Partitions.from_arrays(X, y, rows_per_partition=50))
+    model = clone(model).set_params(tol=1e-5).fit(Partitions.from_arrays(X, y, rows_per_partition=30))
     assert model.solver_ == ("newton" if isinstance(model, ODMClassifier) else "augmented-lagrangian")
     assert np.max(model.duality_gap_) <= 1e-5
     assert np.allclose(model.objective_, expected.objective_, rtol=1e-5)
-    two_threads = clone(model).set_params(n_jobs=2).fit(Partitions.from_arrays(X, y, rows_per_partition=50))
+    two_threads = clone(model).set_params(n_jobs=2).fit(Partitions.from_arrays(X, y, rows_per_partition=30))
     assert np.array_equal(two_threads.coef_, model.coef_)
 
 

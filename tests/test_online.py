@@ -154,7 +154,7 @@ def row_by_row(method, X, y, constant=0.0):
     for i in range(len(y)):
         rows = as_rows(X[i : i + 1])
         signs = y[i : i + 1].astype(float)
-        online.learn_rows(method, rows, np.arange(1), signs, online.norms_of(method, rows), state)
+        online.learn_passes(method, rows, np.zeros((1, 1), int), signs, online.norms_of(method, rows), state)
         yield state
 
 
@@ -207,7 +207,8 @@ def test_pumma_is_romma_on_difference_vectors():
             rows = as_rows(np.ascontiguousarray((pair[1] - pair[-1])[None] / 2))
             method = online.ROMMA(0.95, 0.0, False)
             norms = online.norms_of(method, rows)
-            assert online.learn_rows(method, rows, np.arange(1), np.ones(1), norms, romma) == 1
+            n_short = online.learn_passes(method, rows, np.zeros((1, 1), int), np.ones(1), norms, romma)[1]
+            assert n_short == 1
         np.testing.assert_allclose(online.weights(romma), online.weights(state), rtol=1e-9, atol=1e-12)
     assert steps > 5
 
@@ -453,7 +454,7 @@ def test_norm_stays_right_over_many_steps():
     state = online.linear_state(method, 4, n_samples=len(y))
     signs = np.where(y == 1, 1.0, -1.0)
     while state.track[0].n_updates < 4000:
-        online.learn_rows(method, as_rows(X), np.arange(len(y)), signs, np.empty(0), state)
+        online.learn_passes(method, as_rows(X), np.arange(len(y))[None], signs, np.empty(0), state)
     track = state.track[0]
     coefs = track.scale * state.soft_coefs
     np.testing.assert_allclose(track.soft_square, coefs @ coefs, rtol=1e-9)

@@ -107,16 +107,14 @@ class Look:
         names = names if len(names) == n_columns else [f"column {k}" for k in range(n_columns)]
         drops = {}
         for k, name in enumerate(names):
-            falls = []
-            for _ in range(_SHUFFLES):
-                shuffled = rows.copy()
-                order = rng.permutation(len(y))
-                if hasattr(rows, "columns"):
-                    shuffled[name] = rows[name].array[order]
-                else:
-                    shuffled[:, k] = rows[order, k]
-                falls.append(before - self._score(model, coder.transform(shuffled), y))
-            drops[str(name)] = float(np.mean(falls))
+            orders = [rng.permutation(len(y)) for _ in range(_SHUFFLES)]
+            several = take_rows(rows, np.tile(np.arange(len(y)), _SHUFFLES)).copy()  # to encode them in one call
+            if hasattr(rows, "columns"):
+                several[name] = rows[name].array[np.concatenate(orders)]
+            else:
+                several[:, k] = rows[np.concatenate(orders), k]
+            parts = np.split(coder.transform(several), _SHUFFLES)
+            drops[str(name)] = before - float(np.mean([self._score(model, part, y) for part in parts]))
         return {"importance": drops}
 
     def _learning(self, base, X_train, y_train, X_test, y_test):

@@ -9,7 +9,7 @@ from margindist.compare.closer_look import BINS, RATES
 from margindist.compare.comparison import QUANTILES, Comparison, Score
 from margindist.compare.scoring import LABELS
 from margindist.methods import BY_KEY
-from margindist.runs.figures import inline_svg, named, new_figure
+from margindist.runs.figures import inline_svg, logarithmic, named, new_figure
 
 _DRAWN = 6  # methods of one kind per figure; more could not be told apart
 _BARS = 12
@@ -30,7 +30,7 @@ def time_and_score(comparison: Comparison, styles: dict) -> Markup:
     values = sorted(value for _, value in points)
     low, high = values[0], values[-1]
     room = 0.08 * (high - low) or 0.02
-    axes.set_xscale("log")
+    logarithmic(axes)
     for row, (seconds, value) in reversed(list(zip(comparison.rows, points))):
         color = styles[row.method].color
         ranked = row.rank is not None
@@ -242,7 +242,7 @@ def _curve(row, name, profiles, style):
     named(axes.plot(values, mean, linewidth=2.0, **style._asdict()), f"{row.label}, {name}")
     axes.plot(values, mean, "o", color=style.color, markersize=4)
     if min(values) > 0 and max(values) / min(values) > 4:
-        axes.set_xscale("log", base=_base(values))
+        logarithmic(axes, _base(values))
         axes.set_xticks(values)
         axes.minorticks_off()
     low = min(float((each.mean - each.spread).min()) for each in profiles.values())

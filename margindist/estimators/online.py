@@ -149,9 +149,9 @@ class _OnlineClassifier(MarginClassifier):
         signs = self._sign_vectors(codes)
         if memory.kernel is None:
             rows = as_rows(X)
-            norms, order = online.norms_of(memory.method, rows), np.arange(len(codes))
+            norms, one_pass = online.norms_of(memory.method, rows), np.arange(len(codes))[None]
             for state, sign in zip(memory.learners, signs):
-                online.learn_rows(memory.method, rows, order, sign, norms, state)
+                online.learn_passes(memory.method, rows, one_pass, sign, norms, state)
             learners = memory.learners
         else:
             learners = online_kernel.learn(memory.method, memory.kernel, X, np.vstack(signs), memory.learners)

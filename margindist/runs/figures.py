@@ -20,6 +20,7 @@ SETTINGS = {
     "axes.spines.right": False,
     "axes.linewidth": 0.6,
 }
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _ON_A_PAGE = SETTINGS | {
     "axes.axisbelow": True,
     "axes.edgecolor": _SOFT,
@@ -56,6 +57,31 @@ def named(artists: "Sequence[Artist]", name: str) -> None:
         artist.set_gid(f"named {name}")
 
 
+def logarithmic(axes: Any, base: int = 10) -> None:
+    """Make the horizontal axis logarithmic, with labels like 10⁻³ as text: formulas take longer than the figure."""
+    from matplotlib.ticker import LogFormatterSciNotation
+
+    class Powers(LogFormatterSciNotation):
+        """Matplotlib's labels, without TeX."""
+
+        def __call__(self, value: float, position: int | None = None) -> str:
+            return _without_tex(super().__call__(value, position))
+
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_major_formatter(Powers(base))
+    axes.xaxis.set_minor_formatter(Powers(base))
+
+
+def _without_tex(label: str) -> str:
+    r"""Return a label of a logarithmic axis as text.
+
+    >>> _without_tex(r"$\mathdefault{2\times10^{-3}}$")
+    '2×10⁻³'
+    """
+    label = label.removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
+    return re.sub(r"\^\{(-?\d+)\}", lambda power: power[1].translate(_SUPERSCRIPTS), label)
+
+
 def inline_svg(figure: "Figure", describe: str) -> str:
     """Return a figure as SVG text to be put into a page.
 
@@ -67,11 +93,15 @@ def inline_svg(figure: "Figure", describe: str) -> str:
         What it shows, for those who cannot see it.
     """
     import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
 
+    for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+        patch.set_alpha(0.0)
     with mpl.rc_context(_ON_A_PAGE):
         figure.tight_layout(pad=0.4)
         written = StringIO()
-        figure.savefig(written, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format")))
+        canvas = FigureCanvasSVG(figure)  # savefig would draw twice: once unseen, for layouts that this one has not
+        canvas.print_svg(written, metadata=dict.fromkeys(("Date", "Creator", "Format")))
     text = written.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

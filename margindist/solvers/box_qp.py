@@ -8,7 +8,7 @@ a set of variables of which the others stay where they are.
 
 import numpy as np
 
-from margindist.compilation import njit
+from margindist.compilation import assign, njit
 from margindist.solvers._small_systems import factor_of_part, solve_factored
 
 __all__ = ["coordinate_pass", "exchange_on_face", "factor_of_face", "newton_on_face"]
@@ -100,7 +100,7 @@ def exchange_on_face(A, base, upper, beta, z, face, factor):
         on_face[k] = True
         beta[k] += d[i]
         _add_row(A, k, d[i], z)
-    n_exchanged = 0
+    new, n_new, n_exchanged = np.empty(m, dtype=np.int64), 0, 0
     for i in range(m):
         if on_face[i]:
             stays = 0.0 <= beta[i] <= upper[i]
@@ -108,14 +108,20 @@ def exchange_on_face(A, base, upper, beta, z, face, factor):
             stays = z[i] < 1.0 if beta[i] == 0.0 else z[i] > 1.0
         n_exchanged += on_face[i] != stays
         on_face[i] = stays
+        if stays:
+            new[n_new] = i
+            n_new += 1
     n_left = 0
     for i in range(n):
         if not on_face[face[i]]:
             beta[face[i]] = min(max(beta[face[i]], 0.0), upper[face[i]])
             n_left += 1
     if n_left:  # anew: where A is nearly singular, the minimum was so far outside that no digits are left
-        z[:] = base + A @ beta
-    return np.flatnonzero(on_face), n_exchanged
+        assign(z, base)
+        for i in range(m):
+            if beta[i] != 0.0:
+                _add_row(A, i, beta[i], z)
+    return new[:n_new].copy(), n_exchanged
 
 
 @njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})

@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from margindist.compilation import njit
+from margindist.compilation import assign, njit
 from margindist.solvers._kernel_certificate import rounding
 from margindist.solvers._solution import Solution, Status, conclude
 from margindist.spaces.rows import add_rows, n_columns, scores, squares
@@ -191,11 +191,11 @@ def _judge(t, signs, state):
     margin = least / np.sqrt(square_w) if square_w > 0.0 else 0.0
     if margin > best[0]:
         best[0] = margin
-        best_w[:] = w
-        best_a[:] = a
+        assign(best_w, w)
+        assign(best_a, a)
     if t > 0 and 2.0 * np.sqrt(square_g) / t < best[1]:
         best[1] = 2.0 * np.sqrt(square_g) / t
-        best_h[:] = h
+        assign(best_h, h)
 
 
 def solve_grid(problem, options):

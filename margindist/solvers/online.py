@@ -712,23 +712,6 @@ def _compiled_norm(method, state, norms, i):
 
 
 @njit(cache=True, nogil=True)
-def learn_rows(method, rows, order, signs, norms, state):
-    """Learn from the rows in the given order; return at how many the margin was too small."""
-    track = state.track[0]
-    n_short = 0
-    for i in order:
-        x_norm = _norm(method, state, norms, i)
-        score = track.factor * row_dot(rows, i, state.link) + track.bias
-        if len(state.soft_coefs) > 0:
-            score += method.soft * track.scale * state.soft_coefs[i]
-        if is_short(method, track, signs[i] * score, x_norm):
-            n_short += 1
-            _keep(rows, i, state, state.slots[2])
-            _learn(method, i, signs[i], score, x_norm, state)
-    return n_short
-
-
-@njit(cache=True, nogil=True)
 def learn_passes(method, rows, orders, signs, norms, state):
     """Pass over the rows in these orders, until a pass finds no margin too small or can make no step.
 
@@ -738,8 +721,16 @@ def learn_passes(method, rows, orders, signs, norms, state):
     track = state.track[0]
     n_short = 0
     for k in range(len(orders)):
-        n_updates = track.n_updates
-        n_short = learn_rows(method, rows, orders[k], signs, norms, state)
+        n_updates, n_short = track.n_updates, 0
+        for i in orders[k]:
+            x_norm = _norm(method, state, norms, i)
+            score = track.factor * row_dot(rows, i, state.link) + track.bias
+            if len(state.soft_coefs) > 0:
+                score += method.soft * track.scale * state.soft_coefs[i]
+            if is_short(method, track, signs[i] * score, x_norm):
+                n_short += 1
+                _keep(rows, i, state, state.slots[2])
+                _learn(method, i, signs[i], score, x_norm, state)
         if n_short == 0 or track.n_updates == n_updates:
             return k + 1, n_short, False
     return len(orders), n_short, True

@@ -32,7 +32,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import eigh
 
-from margindist.compilation import njit
+from margindist.compilation import assign, njit
 from margindist.solvers import interior_point
 from margindist.solvers._solution import Options, Problem, Solution, Status, conclude
 from margindist.solvers.box_qp import coordinate_pass, exchange_on_face, factor_of_face, newton_on_face
@@ -262,7 +262,7 @@ def _minimise(A, image, share, upper, bend, pull, beta, z, face, factor, tol, ma
     """Exchange, then descend, until the relative gap is below ``tol``; change ``beta`` and ``z``, return the face."""
     value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     least, since = len(z) + 1, 0  # how few were exchanged, and the steps since then
-    base, start, start_gap = pull * image, np.stack((beta, z)), gap
+    base, start_beta, start_z, start_gap = pull * image, beta.copy(), z.copy(), gap
     new = _face(upper, beta, z, False)
     n_iter = 0
     while gap > tol and n_iter < max_iter and since < _IN_VAIN:
@@ -276,7 +276,8 @@ def _minimise(A, image, share, upper, bend, pull, beta, z, face, factor, tol, ma
         least = min(least, n_exchanged)
         value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     if gap > max(tol, start_gap):
-        beta[:], z[:] = start[0], start[1]
+        assign(beta, start_beta)
+        assign(z, start_z)
         value, gap = _value_and_gap(share, upper, bend, pull, beta, z)
     wide = True
     while gap > tol and n_iter < max_iter:
@@ -300,7 +301,10 @@ def _sweep(A, upper, beta, z):
 @njit(cache=True, nogil=True)
 def _factorised(A, new, face, factor):
     """Return a face with its factor, which is the one at hand if the face is."""
-    if np.array_equal(new, face):
+    same = len(new) == len(face)
+    for i in range(len(face)):
+        same = same and new[i] == face[i]
+    if same:
         return face, factor
     return new, factor_of_face(A, new)
 

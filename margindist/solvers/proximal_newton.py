@@ -32,7 +32,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor
 from scipy.linalg.lapack import dposv, dpotri, dpotrs
 
-from margindist.compilation import njit
+from margindist.compilation import assign, njit
 from margindist.solvers._class_blocks import (
     at_zero,
     block_step,
@@ -397,7 +397,7 @@ def _proximal(losses, blocks, width, U, ahead, V):
     b, order, lowered = np.empty(k), np.empty(k, np.int64), np.empty(k)
     for i in range(len(U)):
         y, r, A, at = codes[i], rivals[i], width[i], begin[i]
-        b[:] = U[i]
+        assign(b, U[i])
         S = 0.0
         for p in range(at, at + length[i]):
             b[classes[p]] += A * zeta[p]

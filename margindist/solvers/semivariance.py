@@ -31,7 +31,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, eigh, qr
 
-from margindist.compilation import njit
+from margindist.compilation import assign, njit
 from margindist.solvers._small_systems import factor_of_part, solve_factored
 from margindist.solvers._solution import Solution, Status
 from margindist.solvers.conjugate_gradients import conjugate_gradients
@@ -243,11 +243,11 @@ def _all_rounds(X, signs, weights, start, push, prox, tol, max_iter):
             z *= -1.0
             theta = -theta
         over = _is_over(v, w, anchor, np.array_equal(z < theta, active), tol)
-        w[:] = v
+        assign(w, v)
         if over:
             break
         if k >= 2 * anchor_round:
-            anchor[:] = w
+            assign(anchor, w)
             anchor_round = k
     return w
 
@@ -299,11 +299,11 @@ def _all_rounds_by_rows(Z, raised, weights, metric, start, pull, image, push, pr
             z *= -1.0
         v *= scale
         over = _is_over(v, w, anchor, np.array_equal(z < theta, active), tol)
-        w[:] = v
+        assign(w, v)
         if over:
             break
         if k >= 2 * anchor_round:
-            anchor[:] = w
+            assign(anchor, w)
             anchor_round = k
     return w
 

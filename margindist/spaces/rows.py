@@ -20,7 +20,7 @@ import scipy.sparse as sp
 from scipy.linalg import cython_blas
 from scipy.linalg.blas import dsyrk
 
-from margindist.compilation import njit, overload
+from margindist.compilation import njit, overload, read_only
 
 _MANY = 24  # columns up to which scores are summed in registers, four at a time
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
@@ -32,6 +32,7 @@ _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
 
 
+@read_only
 class DenseRows(NamedTuple):
     """Rows of a C-contiguous array, float32 or float64."""
 
@@ -40,6 +41,7 @@ class DenseRows(NamedTuple):
     few: bool  # whether NumPy sweeps over them; some of the rows, copied or not, are summed as all of them are
 
 
+@read_only
 class SparseRows(NamedTuple):
     """Rows in compressed sparse row form."""
 
