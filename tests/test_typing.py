@@ -1,15 +1,17 @@
-"""What a user's type checker says about a script with this library."""
+"""What a user's type checker says about a script with this library, and that nothing public is without types."""
+
+import importlib
+import inspect
+import os
 
 import pytest
-
-api = pytest.importorskip("mypy.api")
 
 SCRIPT = """\
 import numpy as np
 
 import margindist
-from margindist import LDMClassifier, LDMClassifierCV, PUMMAClassifier, load_model
-from margindist.datasets import load, make_twonorm, read_file
+from margindist import LDMClassifier, LDMClassifierCV, LSSVMClassifier, LSSVMClassifierCV, PUMMAClassifier, load_model
+from margindist.datasets import Partitions, load, make_twonorm, read_file
 from margindist.margins import margin_statistics, margins
 
 X, y = np.zeros((4, 2)), np.array([0, 1, 0, 1])
@@ -22,8 +24,15 @@ reveal_type(model.coef_)
 reveal_type(model.duality_gap_)
 reveal_type(model.partial_fit(X, y))
 reveal_type(PUMMAClassifier().partial_fit(X, y))
+reveal_type(PUMMAClassifier().partial_fit(X, y).coef_)
+reveal_type(model.classes_)
+reveal_type(LDMClassifier().fit(Partitions.from_npy("X.npy", "y.npy")))
 reveal_type(LDMClassifierCV().fit(X, y))
 reveal_type(LDMClassifierCV().fit(X, y).best_params_)
+reveal_type(LSSVMClassifierCV().fit(X, y).best_estimator_)
+path = LSSVMClassifier().path(X, y, [1.0, 2.0])
+reveal_type(path.best_C)
+reveal_type(path.loo_error)
 reveal_type(load_model("file").predict(X))
 reveal_type(margins(model, X, y))
 reveal_type(margin_statistics(margins(model, X, y)))
@@ -41,8 +50,14 @@ EXPECTED = [
     f"float | {ARRAY}",
     "margindist.estimators.ldm.LDMClassifier",
     "margindist.estimators.online.PUMMAClassifier",
+    ARRAY,
+    ARRAY,
+    "margindist.estimators.ldm.LDMClassifier",
     "margindist.estimators.ldm.LDMClassifierCV",
     "dict[str, Any]",
+    "margindist.estimators.lssvm.LSSVMClassifier",
+    "float",
+    ARRAY,
     ARRAY,
     ARRAY,
     "margindist.margins.statistics.MarginStatistics",
@@ -50,12 +65,40 @@ EXPECTED = [
     "tuple[str, ...]",
     f"tuple[{ARRAY}, {ARRAY}]",
 ]
+PUBLIC = ["", ".datasets", ".margins", ".compare", ".models", ".onnx", ".dask"]
+
+
+def functions_of(name, member):
+    """Yield a public function, or those of a public class that are ours, with their names."""
+    if not inspect.isclass(member):
+        yield name, member
+        return
+    for base in member.__mro__:
+        for attribute, value in vars(base).items():
+            function = getattr(value, "__func__", getattr(value, "fget", value))
+            ours = base.__module__.startswith("margindist") and inspect.isfunction(function)
+            if ours and (attribute == "__init__" or not attribute.startswith("_")):
+                yield f"{base.__name__}.{attribute}", function
+
+
+@pytest.mark.parametrize("module", PUBLIC)
+def test_everything_public_has_types(module):
+    """A call of a function without them is an error to ``mypy --strict``."""
+    home = importlib.import_module(f"margindist{module}")
+    functions = [pair for name in home.__all__ for pair in functions_of(name, getattr(home, name))]
+    assert functions
+    for name, function in functions:
+        found = inspect.signature(function)
+        bare = [key for key, each in found.parameters.items() if each.annotation is each.empty]
+        assert set(bare) <= {"self", "cls"}, name
+        assert name.endswith("__init__") or found.return_annotation is not found.empty, name
 
 
 def test_a_strict_script_knows_its_types(tmp_path):
+    api = pytest.importorskip("mypy.api")
     script = tmp_path / "script.py"
     script.write_text(SCRIPT, encoding="utf-8")
-    arguments = ["--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path / "cache"), str(script)]
+    arguments = ["--strict", "--follow-imports=silent", "--cache-dir", os.devnull, str(script)]
     found, errors, _ = api.run(arguments)
     lines = [line for line in found.splitlines() if "Revealed type" in line]
     assert not errors and "error:" not in found, found

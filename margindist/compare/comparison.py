@@ -133,7 +133,7 @@ class Comparison:
         self.looks = [look for look in looks if look.status == "done"]
         self._splits = _comparable_splits(self.results, plan.reserve)
         self.baseline = self._baseline()
-        self.rows = _ranked(plan, self.done, self.baseline)
+        self.rows: list[ComparisonRow] = _ranked(plan, self.done, self.baseline)
 
     @classmethod
     def from_results(cls, plan: "Plan", about: Mapping[str, Any], store: Store, stopped: str | None) -> "Comparison":

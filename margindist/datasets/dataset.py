@@ -53,7 +53,7 @@ class DataError(ValueError):
         Why, and what to do.
     """
 
-    def __init__(self, sentence):
+    def __init__(self, sentence: str):
         super().__init__(sentence)
 
 

@@ -19,7 +19,7 @@ from margindist.estimators._parameters import ParametersMixin
 from margindist.estimators._partitioned import PartitionedMixin
 from margindist.estimators._prediction import PredictionMixin
 from margindist.estimators._problems import ProblemsMixin, threadpools
-from margindist.estimators._training_data import TrainingDataMixin
+from margindist.estimators._training_data import RowsLike, TrainingDataMixin
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.spaces.gram import clip_spectrum, gram_bytes, gram_matrix, is_indefinite
 from margindist.spaces.space import KernelSpace, LinearSpace
@@ -102,7 +102,7 @@ class MarginClassifier(
 
     if TYPE_CHECKING:  # scikit-learn has no types
 
-        def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
+        def score(self, X: RowsLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
 
     @property
     def _doc_link_template(self):

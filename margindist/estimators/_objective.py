@@ -15,6 +15,7 @@ from margindist.estimators._parameters import (
     POSITIVE,
     one_of,
 )
+from margindist.estimators._training_data import RowsLike
 from margindist.solvers import coordinate_descent, newton
 from margindist.solvers._kernel_certificate import kernel_gap, kernel_gap_of_joint, solve_in_space
 from margindist.solvers._solution import Options, Problem, Status, gained
@@ -66,7 +67,7 @@ class ObjectiveClassifier(MarginClassifier):
             cls.__init__ = _constructor(objective)
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Parameters

@@ -4,12 +4,11 @@ import warnings
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from margindist.dask import as_partitions
-from margindist.estimators._training_data import largest_value
+from margindist.estimators._training_data import RowsLike, largest_value
 from margindist.spaces.partitions import Round, drive
 from margindist.spaces.rows import as_matrix
 
@@ -26,7 +25,7 @@ class PredictionMixin:
     n_features_in_: int
     feature_names_in_: np.ndarray
 
-    def decision_function(self, X: ArrayLike) -> np.ndarray:
+    def decision_function(self, X: RowsLike) -> np.ndarray:
         """Return the score of every sample: one number for two classes, one per class for more.
 
         Parameters
@@ -68,7 +67,7 @@ class PredictionMixin:
         parts = [values(X[start : start + block]) @ self.dual_coef_.T for start in range(0, X.shape[0], block)]
         return np.vstack(parts) + self.intercept_
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
+    def predict(self, X: RowsLike) -> np.ndarray:
         """Return the predicted label of every sample.
 
         Parameters
@@ -88,7 +87,7 @@ class PredictionMixin:
         values = self.decision_function(X)
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
-    def score(self, X: ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
+    def score(self, X: RowsLike, y: Any = None, sample_weight: Any = None) -> float:
         """Return the accuracy: the share of the samples that are predicted right.
 
         Parameters

@@ -26,7 +26,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import Requirement, one_of, optional
 from margindist.estimators._problems import quietly, threadpools
-from margindist.estimators._training_data import TrainingData
+from margindist.estimators._training_data import MatrixLike, TrainingData
 from margindist.kernels import Kernel
 from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
 from margindist.spaces.space import KernelSpace
@@ -186,7 +186,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
 
     @fitting
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: ArrayLike | None = None
+        self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, groups: ArrayLike | None = None
     ) -> Self:
         """Choose the parameters by cross-validation, and fit the classifier with them to all samples.
 
@@ -392,7 +392,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
             return getattr(self.best_estimator_, name)
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def decision_function(self, X: ArrayLike) -> np.ndarray:
+    def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Return the score of every sample by the best classifier.
 
         Parameters
@@ -407,7 +407,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
         check_is_fitted(self)
         return self.best_estimator_.decision_function(X)
 
-    def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
         """Return the score of the best classifier by ``scoring``.
 
         Parameters

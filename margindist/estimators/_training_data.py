@@ -1,15 +1,23 @@
 """Training data: from whatever was given to validated rows, codes of the labels and weights."""
 
 import numbers
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Union
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import ArrayLike
 from sklearn.utils import assert_all_finite
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from margindist.dask import as_partitions
+
+if TYPE_CHECKING:
+    from margindist.dask import DaskPartitions
+    from margindist.datasets import Partitions
+
+MatrixLike: TypeAlias = ArrayLike | sp.spmatrix | sp.sparray
+RowsLike: TypeAlias = Union[MatrixLike, "Partitions", "DaskPartitions"]
 
 # Solvers multiply and divide by sums of squares, and by products of two of those: with numbers between these bounds no
 # such product overflows or vanishes, whatever the number of rows.
@@ -60,6 +68,8 @@ def distinct(y):
 
 class TrainingDataMixin:
     """Validation of X, y and weights."""
+
+    classes_: np.ndarray
 
     def _validate_training_data(self, X, y, sample_weight=None, *, classes=None, piece=False):
         """Check X, y and weights, set ``classes_``, and drop rows of weight zero (they are absent).

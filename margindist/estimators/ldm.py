@@ -25,6 +25,7 @@ from margindist.estimators._parameters import (
 )
 from margindist.estimators._problems import quietly
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
+from margindist.estimators._training_data import MatrixLike, RowsLike
 from margindist.objectives import LDM
 from margindist.solvers import (
     augmented_lagrangian,
@@ -307,7 +308,7 @@ class LDMClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: RowsLike, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the model.
 
         Parameters
@@ -610,7 +611,7 @@ class LDMClassifier(MarginClassifier):
     @available_if(lambda self: self.solver == "asgd" and self._named_kernel.is_linear)
     @fitting
     def partial_fit(
-        self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+        self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> Self:
         """Take one pass of averaged stochastic gradients over a piece of the data (``solver="asgd"`` only).
 
@@ -788,6 +789,7 @@ class LDMClassifierCV(GridSearchClassifier):
     (14, True)
     """
 
+    best_estimator_: LDMClassifier
     _classifier = LDMClassifier
     _searched = ("C", "lambda1", "lambda2", "gamma")
     _usual = ("C", "lambda1", "lambda2")

@@ -13,6 +13,7 @@ from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import COMMON_PARAMETERS, GAMMA_PER_FEATURE, KERNEL_PARAMETERS, POSITIVE, one_of
 from margindist.estimators._problems import quietly
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
+from margindist.estimators._training_data import MatrixLike
 from margindist.objectives import LeastSquares
 from margindist.solvers import least_squares
 from margindist.solvers._solution import Options, Problem, Status
@@ -35,7 +36,7 @@ class LSSVMPath(NamedTuple):
     loo_error: np.ndarray  #: share of weight misclassified, shape (n_Cs,)
 
     @property
-    def best_C(self):
+    def best_C(self) -> float:
         """The C with the fewest leave-one-out errors; the smallest of several."""
         return float(np.min(self.Cs[self.loo_error == self.loo_error.min()]))
 
@@ -172,7 +173,7 @@ class LSSVMClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Solve the linear system.
 
         Parameters
@@ -203,7 +204,7 @@ class LSSVMClassifier(MarginClassifier):
         self._store_convergence(solutions)
         return self
 
-    def path(self, X, y, Cs, sample_weight=None):
+    def path(self, X: MatrixLike, y: ArrayLike, Cs: ArrayLike, sample_weight: ArrayLike | None = None) -> LSSVMPath:
         """Solve for several C at once, with exact leave-one-out errors; the estimator itself stays as it is.
 
         One eigendecomposition (of the features' scatter or of the kernel matrix, whichever is smaller) serves all C.
@@ -438,6 +439,7 @@ class LSSVMClassifierCV(GridSearchClassifier):
     (11, True)
     """
 
+    best_estimator_: LSSVMClassifier
     _classifier = LSSVMClassifier
     _searched = ("C", "gamma")
 

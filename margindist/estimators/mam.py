@@ -15,6 +15,7 @@ from margindist.estimators._parameters import (
     Requirement,
     one_of,
 )
+from margindist.estimators._training_data import MatrixLike
 from margindist.solvers.average_margin import SLOPES, find_bias, search_slope
 
 _N_FOLDS = 5
@@ -137,7 +138,7 @@ class MAMClassifier(MarginClassifier):
         self.random_state = random_state
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Sum up the classes, and choose bias and slope if asked to.
 
         Parameters

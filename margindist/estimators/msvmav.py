@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, POSITIVE
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
+from margindist.estimators._training_data import MatrixLike
 from margindist.objectives import SemiVariance
 from margindist.solvers import semivariance
 from margindist.solvers._solution import Options, Problem, Status
@@ -136,7 +137,7 @@ class MSVMAvClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Run the rounds.
 
         Parameters
@@ -268,6 +269,7 @@ class MSVMAvClassifierCV(GridSearchClassifier):
     (121, True)
     """
 
+    best_estimator_: MSVMAvClassifier
     _classifier = MSVMAvClassifier
     _searched = ("alpha", "beta", "gamma")
 

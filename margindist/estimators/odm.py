@@ -386,6 +386,7 @@ class ODMClassifierCV(GridSearchClassifier):
     (7, True)
     """
 
+    best_estimator_: ODMClassifier
     _classifier = ODMClassifier
     _searched = ("lam", "mu", "theta", "gamma")
     _usual = ("lam", "mu", "theta")

@@ -22,6 +22,7 @@ from margindist.estimators._parameters import (
     is_real,
     optional,
 )
+from margindist.estimators._training_data import MatrixLike
 from margindist.kernels import Kernel, resolve_gamma
 from margindist.solvers import online, online_kernel
 from margindist.solvers.online import entry
@@ -63,6 +64,11 @@ class _Memory(NamedTuple):
 class _OnlineClassifier(MarginClassifier):
     """Shared ``fit`` and ``partial_fit``; a subclass names its parameters and builds its method."""
 
+    converged_: bool
+    margin_: float | np.ndarray
+    margin_share_: float | np.ndarray
+    history_: np.ndarray | list[np.ndarray]
+
     _requirements = {
         **KERNEL_PARAMETERS,
         "soft_margin": NON_NEGATIVE,
@@ -78,7 +84,7 @@ class _OnlineClassifier(MarginClassifier):
     # ------------------------------------------------------------------ learning
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike) -> Self:
         """Learn from the rows, pass after pass, until no margin is too small.
 
         With ``shuffle`` every pass meets the rows in a new order; all two-class problems share it.
@@ -114,7 +120,7 @@ class _OnlineClassifier(MarginClassifier):
         return self._store_runs(runs)
 
     @all_or_nothing
-    def partial_fit(self, X: ArrayLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
+    def partial_fit(self, X: MatrixLike, y: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """Learn from the rows once, in the order given, going on from what was learnt before.
 
         Rows may come one or a million at a time: the result is the same as that of :meth:`fit` with ``max_iter=1`` and
@@ -285,7 +291,7 @@ class _OnlineClassifier(MarginClassifier):
         return [state.track for state in learners] if self._memory.kernel is None else learners.tracks
 
     @property
-    def coef_(self):
+    def coef_(self) -> np.ndarray:
         """Weights of the features, one row per two-class problem; linear models only."""
         memory = self.__dict__.get("_memory")
         if "coef_" in self.__dict__:  # from a model file
@@ -295,14 +301,14 @@ class _OnlineClassifier(MarginClassifier):
         return np.vstack([online.weights(state) for state in memory.learners])
 
     @property
-    def intercept_(self):
+    def intercept_(self) -> np.ndarray:
         """Intercepts, one per two-class problem."""
         if "intercept_" in self.__dict__:  # from a model file
             return self.__dict__["intercept_"]
         return np.array([entry(track).bias for track in self._tracks("intercept_")])
 
     @property
-    def n_updates_(self):
+    def n_updates_(self) -> int | np.ndarray:
         """Steps made so far, by each two-class problem if there are several."""
         counts = [int(entry(track).n_updates) for track in self._tracks("n_updates_")]
         return counts[0] if len(counts) == 1 else np.array(counts)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, NON_NEGATIVE, POSITIVE
+from margindist.estimators._training_data import MatrixLike
 
 _MOST_CLASSES = 15  # exhaustive codes have 2^(k-1) - 1 columns: 16,383 for 15 classes
 
@@ -106,7 +107,7 @@ class SVRClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit one regression per two-class problem.
 
         Parameters
@@ -219,7 +220,7 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit one classifier per split of the classes.
 
         Parameters

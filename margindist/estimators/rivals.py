@@ -18,6 +18,7 @@ from margindist.estimators._parameters import (
     POSITIVE_INTEGER,
     Requirement,
 )
+from margindist.estimators._training_data import MatrixLike
 from margindist.kernels import Kernel
 from margindist.objectives import HullDistance, NormalisedCost
 from margindist.solvers import margin_maximisation, normalised_cost, simplex_qp
@@ -133,7 +134,7 @@ class MDOClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Descend from every start and keep the lowest end.
 
         Parameters
@@ -281,7 +282,7 @@ class KOMDClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Find the two hull points.
 
         Parameters
@@ -429,7 +430,7 @@ class FMMClassifier(MarginClassifier):
         self.n_jobs = n_jobs
 
     @fitting
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Maximise the least margin.
 
         Parameters

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from margindist.estimators._training_data import MatrixLike
 from margindist.estimators.msvmav import MSVMAvClassifier
 from margindist.estimators.odm import ODMClassifier
 from margindist.margins.decision import margins
@@ -13,7 +14,7 @@ from margindist.margins.semivariance import semivariance_bound
 from margindist.spaces.gram import gram_matrix, is_indefinite
 
 
-def generalization_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: float = 0.05) -> float:
+def generalization_bound(estimator: Any, X: MatrixLike, y: ArrayLike, delta: float = 0.05) -> float:
     """Return the paper's bound on the error of a classifier, from the samples it was trained on.
 
     With probability at least ``1 - delta`` over the draw of the training samples, the bound holds. Such bounds are
@@ -59,7 +60,7 @@ def generalization_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: floa
     raise TypeError(f"generalization_bound: expected one of {known}, got {type(estimator).__name__}.")
 
 
-def multiclass_bound(estimator: Any, X: ArrayLike, y: ArrayLike, delta: float = 0.05) -> float:
+def multiclass_bound(estimator: Any, X: MatrixLike, y: ArrayLike, delta: float = 0.05) -> float:
     r"""Return the bound of Theorem 1 in Zhang & Zhou (2017).
 
     .. math::

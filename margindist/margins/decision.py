@@ -22,8 +22,10 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
+from margindist.estimators._training_data import MatrixLike
 
-def margins(estimator: Any, X: ArrayLike, y: ArrayLike, *, geometric: bool = False) -> np.ndarray:
+
+def margins(estimator: Any, X: MatrixLike, y: ArrayLike, *, geometric: bool = False) -> np.ndarray:
     r"""Return the margin of every sample under a fitted classifier.
 
     Parameters

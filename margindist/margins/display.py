@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from margindist.estimators._training_data import MatrixLike
 from margindist.margins.decision import _last_step, margins, margins_from_decision
 from margindist.margins.palette import method_styles
 from margindist.margins.statistics import _checked_weights
@@ -85,7 +86,7 @@ class MarginDistributionDisplay:
     def from_estimator(
         cls,
         estimator: Any,
-        X: ArrayLike,
+        X: MatrixLike,
         y: ArrayLike,
         *,
         X_test: ArrayLike | None = None,
@@ -141,7 +142,7 @@ class MarginDistributionDisplay:
     def from_estimators(
         cls,
         estimators: Mapping[str, Any] | Sequence[Any],
-        X: ArrayLike,
+        X: MatrixLike,
         y: ArrayLike,
         *,
         X_test: ArrayLike | None = None,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.model_selection import GridSearchCV
 
+from margindist.estimators._training_data import MatrixLike
 from margindist.margins.display import _add_grid, _display_name, _numbered, _pyplot
 from margindist.margins.palette import method_styles
 
@@ -148,7 +149,7 @@ class ParameterInfluenceDisplay:
     def from_estimator(
         cls,
         estimator: Any,
-        X: ArrayLike,
+        X: MatrixLike,
         y: ArrayLike,
         param_grid: Mapping[str, Sequence],
         *,

@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from margindist.estimators._training_data import MatrixLike
 from margindist.estimators.ldm import LDMClassifier
 from margindist.objectives import LDM
 from margindist.solvers.block_descent import explicit_hessian
@@ -16,7 +17,7 @@ _AT_BOUND = 1e-3  # multipliers within this relative distance of C count as C, b
 
 
 def loo_error_bound(
-    estimator: LDMClassifier, X: ArrayLike | None = None, y: ArrayLike | None = None
+    estimator: LDMClassifier, X: MatrixLike | None = None, y: ArrayLike | None = None
 ) -> float | np.ndarray:
     r"""Bound the leave-one-out error of a fitted LDM (Theorem 3 of the paper).
 
