@@ -11,10 +11,10 @@ demo: $(VENV)/.installed-cli  ## compare all methods on bundled data, write a re
 
 test: lint  ## lint, import contract, unit tests, doctests
 	# Two workers: more threads would only wait for each other. A file stays with one, so that less is compiled twice.
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-oldest: $(OLDEST)/.installed  ## the tests with the oldest versions that pyproject.toml declares
-	OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 --dist loadfile
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ _ROWS = 40
 \b
 Examples:
   margindist warm-up
-      After installing or updating; takes a few minutes once, and nothing when all is compiled.
+      After installing or updating; takes a few minutes once, and some seconds when all is compiled.
 """,
 )
 @debug_option
@@ -38,7 +38,7 @@ def warm_up():
     for number, method in enumerate(METHODS, 1):
         click.echo(f"{number} of {len(METHODS)}: {method.label}", err=True)
         for X, y in _examples():
-            grid = {name: values[:1] for name, values in method.grid(_shape(X, y), True).items()}
+            grid = {name: [values[0], values[-1]] for name, values in method.grid(_shape(X, y), True).items()}
             with warnings.catch_warnings(), all_compiled():
                 warnings.simplefilter("ignore")
                 estimator = method.estimator(0)

@@ -198,8 +198,7 @@ def _extend(columns, block, skipped):
     texts, numbers = 0, 0
     for column in columns:
         if column.is_text:
-            fields = slice(skipped * n_text + texts, None, n_text)
-            column.extend_text(block.text, block.starts[fields], block.ends[fields], block.doubled[fields])
+            column.extend_text(block, range(skipped * n_text + texts, len(block.starts), n_text))
             texts += 1
         else:
             column.extend_numbers(block.numbers[numbers, skipped:], block.pointed[numbers])
@@ -239,17 +238,20 @@ def _same_text(text, start, other, other_start, size):
 
 
 @njit(cache=True, nogil=True)
-def _number_levels(text, starts, ends, doubled, row, slots, keys, flags, level_ends, pool, count, codes):
+def _number_levels(text, starts, ends, doubled, offset, step, row, slots, keys, flags, level_ends, pool, count, codes):
     """Give fields of a column, from a row on, the number of their level; add new levels while there is room.
 
+    The field of a row is number ``offset + row * step``: slices of the fields, of which some are contiguous and some
+    are not, would be compiled for twice.
     ``slots`` is a hash table (open addressing, a power of two, 0 where free) of the upper half of the key and, in the
     lower half, the number of the level counted from 1; level ``k`` has the key ``keys[k]`` and is
     ``pool[level_ends[k] : level_ends[k + 1]]``. Return the row that was reached and how many levels there are.
     """
     mask = np.uint64(len(slots) - 1)
-    while row < len(starts):
-        start, size = starts[row], ends[row] - starts[row]
-        key = _hash(text, start, ends[row], doubled[row])
+    while row < len(codes):
+        field = offset + row * step
+        start, size = starts[field], ends[field] - starts[field]
+        key = _hash(text, start, ends[field], doubled[field])
         place = key & mask
         while slots[place] != _FREE:
             slot = slots[place]
@@ -258,7 +260,7 @@ def _number_levels(text, starts, ends, doubled, row, slots, keys, flags, level_e
                 first = level_ends[level]
                 if (
                     level_ends[level + 1] - first == size
-                    and flags[level] == doubled[row]
+                    and flags[level] == doubled[field]
                     and _same_text(text, start, pool, first, size)
                 ):
                     break
@@ -269,7 +271,7 @@ def _number_levels(text, starts, ends, doubled, row, slots, keys, flags, level_e
                 break
             for k in range(size):
                 pool[first + k] = text[start + k]
-            keys[count], flags[count], level_ends[count + 1] = key, doubled[row], first + size
+            keys[count], flags[count], level_ends[count + 1] = key, doubled[field], first + size
             count += 1
             slots[place] = (key & _UPPER_HALF) | np.uint64(count)
         codes[row] = np.int64(slots[place] & _LOWER_HALF) - 1
@@ -298,16 +300,18 @@ class _Levels:
         self._slots = np.zeros(4 * _FEW_LEVELS, dtype=np.uint64)
         self._pool = np.empty(16 * _FEW_LEVELS, dtype=np.uint8)
 
-    def numbers(self, text, starts, ends, doubled):
-        """Return the number of each field."""
-        numbers = np.empty(len(starts), dtype=np.int32)
+    def numbers(self, block, fields):
+        """Return the number of each field, of a range of those of a block."""
+        numbers = np.empty(len(fields), dtype=np.int32)
         row = 0
         while True:
             row, self._count = _number_levels(
-                text,
-                starts,
-                ends,
-                doubled,
+                block.text,
+                block.starts,
+                block.ends,
+                block.doubled,
+                fields.start,
+                fields.step,
                 row,
                 self._slots,
                 self._keys,
@@ -317,9 +321,9 @@ class _Levels:
                 self._count,
                 numbers,
             )
-            if row == len(starts):
+            if row == len(fields):
                 return numbers
-            self._make_room(ends[row] - starts[row])
+            self._make_room(block.ends[fields[row]] - block.starts[fields[row]])
 
     def _make_room(self, n_bytes):
         """Make room for one more level, and for twice as many as before."""
@@ -395,11 +399,11 @@ class _Column:
         self._blocks.append(numbers)
         self._may_have_commas &= not pointed
 
-    def extend_text(self, codes, starts, ends, doubled):
-        """Add fields."""
-        self.size += len(starts)
+    def extend_text(self, block, fields):
+        """Add a range of the fields of a block."""
+        self.size += len(fields)
         if not self.late:
-            self._blocks.append(self._levels.numbers(codes, starts, ends, doubled))
+            self._blocks.append(self._levels.numbers(block, fields))
 
     @property
     def has_decimal_commas(self):
