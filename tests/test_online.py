@@ -448,6 +448,24 @@ def test_overlapping_classes_end_in_one_warning_and_finite_numbers(learner):
     assert np.isfinite(model.coef_).all() and np.isfinite(model.intercept_).all() and np.isfinite(model.margin_).all()
 
 
+@pytest.mark.parametrize("classifier", [PUMMAClassifier, ROMMAClassifier, ALMAClassifier, MICRAClassifier])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_stored_rows_are_counted_by_class(classifier, n_classes):
+    X, y = load_iris(return_X_y=True)
+    order = np.random.default_rng(0).permutation(np.flatnonzero(y < n_classes))
+    X, y = X[order], y[order]
+    model = classifier(kernel="rbf", gamma=0.5, soft_margin=1.0, max_iter=20, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        assert np.array_equal(model.fit(X, y).n_support_, np.bincount(y[model.support_], minlength=n_classes))
+    model = clone(model)
+    for start in range(0, len(y), 17):
+        part = slice(start, start + 17)
+        model.partial_fit(X[part], y[part], classes=np.arange(n_classes))
+        assert np.array_equal(model.n_support_, np.bincount(y[model.support_], minlength=n_classes))
+    assert model.n_support_.dtype == np.int32
+
+
 def test_norm_stays_right_over_many_steps():
     X, y = load_iris(return_X_y=True)
     method = online.PUMMA(2.0, 0.01, 1.0)

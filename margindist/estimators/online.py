@@ -59,6 +59,7 @@ class _Memory(NamedTuple):
     method: Any
     kernel: Kernel | None  # None for linear models
     learners: Any  # a list of linear states, or one kernel state for all problems
+    codes: np.ndarray = np.empty(0, dtype=np.intp)  # classes of the rows that a kernel state stores
 
 
 class _OnlineClassifier(MarginClassifier):
@@ -116,7 +117,8 @@ class _OnlineClassifier(MarginClassifier):
         else:
             fresh = online_kernel.kernel_state(len(signs), self._constant())
             runs, learners = online_kernel.run(method, kernel, data.X, np.vstack(signs), fresh, self.max_iter, seed)
-        self._store(_Memory(self._parameters(), method, kernel, learners))
+        codes = data.codes[:0] if kernel is None else data.codes[learners.numbers]
+        self._store(_Memory(self._parameters(), method, kernel, learners, codes))
         return self._store_runs(runs)
 
     @all_or_nothing
@@ -158,10 +160,12 @@ class _OnlineClassifier(MarginClassifier):
             norms, one_pass = online.norms_of(memory.method, rows), np.arange(len(codes))[None]
             for state, sign in zip(memory.learners, signs):
                 online.learn_passes(memory.method, rows, one_pass, sign, norms, state)
-            learners = memory.learners
-        else:
-            learners = online_kernel.learn(memory.method, memory.kernel, X, np.vstack(signs), memory.learners)
-        return self._store(memory._replace(learners=learners))
+            return self._store(memory)
+        before = memory.learners
+        learners = online_kernel.learn(memory.method, memory.kernel, X, np.vstack(signs), before)
+        met = np.append(before.numbers, before.n_seen + np.arange(len(codes)))
+        codes = np.append(memory.codes, codes)[np.searchsorted(met, learners.numbers)]
+        return self._store(memory._replace(learners=learners, codes=codes))
 
     # ------------------------------------------------------------------ what comes in
 
@@ -254,6 +258,7 @@ class _OnlineClassifier(MarginClassifier):
         if memory.kernel is not None:
             self.kernel_, self.support_ = memory.kernel, memory.learners.numbers
             self.dual_coef_, self.support_vectors_ = memory.learners.coef, memory.learners.X
+            self.n_support_ = np.bincount(memory.codes, minlength=len(self.classes_)).astype(np.int32)
         return self
 
     def _store_runs(self, runs):
@@ -370,6 +375,8 @@ class PUMMAClassifier(_OnlineClassifier):
         Intercepts.
     dual_coef_, support_, support_vectors_ : ndarray
         Coefficients, positions among the rows seen, and the stored rows themselves; kernel models only.
+    n_support_ : ndarray of shape (n_classes,)
+        How many of the stored rows belong to each class; kernel models only.
     n_updates_ : int or ndarray of shape (n_classes,)
         Steps made so far.
     n_iter_ : int
@@ -500,6 +507,8 @@ class ROMMAClassifier(_OnlineClassifier):
         Intercepts.
     dual_coef_, support_, support_vectors_ : ndarray
         Coefficients, positions among the rows seen, and the stored rows themselves; kernel models only.
+    n_support_ : ndarray of shape (n_classes,)
+        How many of the stored rows belong to each class; kernel models only.
     n_updates_ : int or ndarray of shape (n_classes,)
         Steps made so far.
     n_iter_ : int
@@ -633,6 +642,8 @@ class ALMAClassifier(_OnlineClassifier):
         Intercepts.
     dual_coef_, support_, support_vectors_ : ndarray
         Coefficients, positions among the rows seen, and the stored rows themselves; kernel models only.
+    n_support_ : ndarray of shape (n_classes,)
+        How many of the stored rows belong to each class; kernel models only.
     n_updates_ : int or ndarray of shape (n_classes,)
         Steps made so far.
     n_iter_ : int
@@ -783,6 +794,8 @@ class MICRAClassifier(_OnlineClassifier):
         Intercepts.
     dual_coef_, support_, support_vectors_ : ndarray
         Coefficients, positions among the rows seen, and the stored rows themselves; kernel models only.
+    n_support_ : ndarray of shape (n_classes,)
+        How many of the stored rows belong to each class; kernel models only.
     n_updates_ : int or ndarray of shape (n_classes,)
         Steps made so far.
     n_iter_ : int
