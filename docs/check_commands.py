@@ -2,8 +2,9 @@
 
 `make wheel-check`, or `python docs/check_commands.py [folder] [--only PART ...]`: builds the source distribution, the
 wheel from it, and in the folder (a temporary one unless named) an environment with nothing but the wheel and its
-extras. Everything runs there, in empty folders with the small files that the pages mention, so that nothing is found
-because the sources lie beside it. The tests of the source distribution are collected against the wheel, and a few run.
+extras, where it compiles ahead. Everything runs there, in empty folders with the small files that the pages mention, so
+that nothing is found because the sources lie beside it. The tests of the source distribution are collected against the
+wheel, and a few run.
 
 The parts are build, readme, guide, gallery and tests. Those after the first take the environment that an earlier build
 left in the folder, so that one part can be repeated alone.
@@ -183,6 +184,8 @@ def main(folder, parts):
     environment = Environment(folder, new)
     if new:  # the page on ONNX says that onnxruntime is a package of its own
         environment.install(f"{wheel}[{EXTRAS}]", "onnxruntime")
+        shutil.rmtree(folder / "compiled", ignore_errors=True)
+        environment.run("margindist warm-up", "margindist warm-up", folder)  # or every process compiles for itself
     if "readme" in parts:
         check_pages(environment, README)
     if "guide" in parts:
