@@ -89,6 +89,7 @@ def test_numpy_and_compiled_code_sum_the_same(rng, fit_intercept, dtype):
     rows = as_rows(rng.normal(size=(40, 3)).astype(dtype), fit_intercept)
     w, d = rng.normal(size=3 + fit_intercept), 3 + fit_intercept
     which, scales = np.array([5, 3, 5, 20]), np.array([1.0, 0.0, 2.0, -1.0])
+    most, most_scales = rng.permutation(40)[:30], rng.normal(size=30)
     everything, weights, first = np.arange(40), rng.random(40) + 0.1, rng.normal(size=40)
 
     def sums(rows):
@@ -101,6 +102,8 @@ def test_numpy_and_compiled_code_sum_the_same(rng, fit_intercept, dtype):
             lengths,
             some_scores(rows, which, w, np.empty(4)),
             add_rows(rows, which, scales, np.ones(d)),
+            some_scores(rows, most, w, np.empty(30)),
+            add_rows(rows, most, most_scales, np.ones(d)),
             np.tril(gram(rows, which, np.abs(scales))),
             np.tril(scatter(rows, everything, weights, mean)),
             np.tril(system[0]),
