@@ -23,6 +23,7 @@ from margindist.spaces.rows import (
     are_few,
     as_rows,
     gram,
+    inner_products,
     scatter,
     scores,
     some_scores,
@@ -113,6 +114,26 @@ def test_numpy_and_compiled_code_sum_the_same(rng, fit_intercept, dtype):
     for few, many in zip(*few_and_many(sums, rows), strict=True):
         assert few.shape == many.shape
         np.testing.assert_allclose(few, many, rtol=1e-6 if dtype == np.float32 else 1e-12, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("fit_intercept", [False, True])
+@pytest.mark.parametrize("density", [0.05, 0.9])
+def test_sparse_rows_are_multiplied_as_dense_ones_are(rng, density, fit_intercept, dtype):
+    X = np.where(rng.random((60, 30)) < density, rng.normal(size=(60, 30)), 0.0).astype(dtype)
+    which, weights = rng.permutation(60)[:50], rng.random(50) + 0.1
+    first = rng.normal(size=50)
+    sparse, dense = (
+        [
+            np.tril(gram(rows, which, weights)),
+            np.tril((system := weighted_system(rows, which, weights, first, -first))[0]),
+            *system[1:],
+            inner_products(rows, which, which[:7]),
+        ]
+        for rows in (as_rows(sp.csr_array(X), fit_intercept), as_rows(X, fit_intercept))
+    )
+    for one, other in zip(sparse, dense, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12 if dtype is np.float64 else 1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -469,7 +469,7 @@ class LDMClassifier(MarginClassifier):
         return hand_over(attempts, options.tol)
 
     def _solve_on_gram(self, problem, options, best):
-        if best is not None and hidden_by_rounding(best):
+        if best is not None and hidden_by_rounding(best, problem.space.gram):
             return None
         return block_descent.solve(problem._replace(space=problem.space.gram), options, best)
 

@@ -83,9 +83,16 @@ def material(error, value):
     return np.maximum(0.0, error - _IMMATERIAL * np.abs(value))
 
 
-def hidden_by_rounding(solution):
-    """Tell whether a gap is due to rounding of the kernel's values mostly: with the same values nobody gets further."""
-    return solution.gap * abs(solution.objective) <= _MOSTLY * solution.error
+def hidden_by_rounding(solution, gram=None):
+    """Tell whether a gap is due to rounding of the kernel's values mostly: with the same values nobody gets further.
+
+    It is rounding of the objective or, asked for with the Gram matrix, of the dual point's length as a function, which
+    hides lower objectives only from who sees no more of the kernel than the matrix.
+    """
+    error = solution.error
+    if gram is not None:
+        error = max(error, 0.5 * (solution.dual @ _margin_errors(gram, solution.dual)))
+    return solution.gap * abs(solution.objective) <= _MOSTLY * error
 
 
 def _margin_errors(gram, coef):

@@ -162,7 +162,7 @@ def _rounds(objective, options, start, with_dual):
                 break
             direction = yield from model.newton_direction(residual, sums["free"], sigma)
             means = model.mean_row @ w, model.mean_row @ direction
-            step = yield from exact_step(w, direction, -(residual @ direction), sigma, *means, model.total)
+            step, _ = yield from exact_step(w, direction, -(residual @ direction), sigma, *means, model.total)
             w = w + step * direction  # margins are computed anew: rounding of long steps would stay in the certificate
             n_iter += 1
             if step <= _SHORTEST:

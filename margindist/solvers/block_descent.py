@@ -80,7 +80,7 @@ _MATTERS = 1e-5  # share of the diagonal below which an eigenpair makes no diffe
 _EXPLICIT_BELOW = 400  # rows up to which H is formed
 _BLOCK = 1024  # rows of a block
 _LARGEST_BLOCK = 3072  # when so many are strictly inside their box
-_STEPS = 100  # steps in pairs, per row of the block, before a Newton step
+_STEPS = 30  # steps in pairs, per row of the block, before a Newton step
 _SINGULAR = 1e-12  # share of a row's squared length outside another below which the two are one
 _LANES = 64  # numbers among which the largest is sought at a time
 _VECTORISED = {"contract", "reassoc", "nnan", "nsz"}
@@ -90,7 +90,7 @@ _SLOPE_ERROR = 2.0**-51  # rounding of slopes, relative to what is added up; cer
 _ATTEMPTS = 50  # certificates; one or two as a rule
 _IN_VAIN = 6  # certificates that are no better than one before, after which rounding is all that is left
 _PATIENCE = 100  # blocks without progress after which to change the method
-_FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
+_FEW_TIMES = 2  # the same for blocks of all rows, which leave nothing to the next one
 _FEWEST_TIMES = 3  # the same where multipliers grow without limit if there is no hard margin
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 

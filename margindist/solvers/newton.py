@@ -68,6 +68,7 @@ _WITHIN_A_PASS = 25.0  # by how much a pass of coordinate ascent may reduce the 
 _OFTEN = 5  # nor gone on with where they have cost so many of them in all
 _STEP_ERROR = 1e-3  # of the slope along a step: what is left of it is small beside what the step takes away
 _MOST_TRIALS = 100  # of a step's length
+_USUAL_TRIALS = 30  # beyond which the slope's rounding is looked at; ten as a rule
 _SMALLER = 1e-3  # the next length to try where the root is nowhere near
 _FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
 _FAR = 1e100  # a margin beyond all edges
@@ -78,6 +79,7 @@ _NEAR = 0.1  # of the value: what is left to gain where the ridge may fall
 _MOST_STEPS_THERE = 20  # before the ridge falls anyway
 _PATIENCE = 3  # steps without a decrease after which rounding is all that is left
 _MOST_SLOW = 50  # steps that neither halve the gap nor take a hundredth off the value: by then it is rounding, too
+_MOST_HIDDEN = 5  # the same of steps whose length rounding hides
 
 
 def solve(problem, options, start=None):
@@ -153,7 +155,7 @@ def _rounds(objective, options, start, method, in_files):
     at_zero = (yield Round("at_zero", (total,)))["loss"]
     direction = _choose(shape, method, in_files)
     w = np.zeros(shape["columns_max"]) if start is None else np.array(start, dtype=np.float64)
-    ended, best, last, in_vain = Status.ITERATION_LIMIT, None, np.inf, 0
+    ended, best, last, in_vain, hidden = Status.ITERATION_LIMIT, None, np.inf, 0, False
     ahead, by_slopes = None, True  # the dual point of the last step, and whether the best point does without
     marks, path = _Milestones(), _Path()
     for n_iter in range(max_iter + 1):
@@ -170,14 +172,14 @@ def _rounds(objective, options, start, method, in_files):
         last = value
         if best is None or value < best.objective or gap <= tol * gained(value, at_zero):
             best, by_slopes = Solution(w, None, value, gap), slopes_do
-        if in_vain == _PATIENCE or marks.steps_since(value, gap) >= _MOST_SLOW:
+        if in_vain == _PATIENCE or marks.share_since(value, gap, hidden) >= 1.0:
             ended = Status.STALLED
         enough = tol * gained(best.objective, at_zero)
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
             break
         gradient += (path.ridge - 1.0) * w
         dw = yield from direction(now, gradient, path.ridge)
-        step = yield from exact_step(w, dw, gradient @ dw, total, ridge=path.ridge)
+        step, hidden = yield from exact_step(w, dw, gradient @ dw, total, ridge=path.ridge)
         promised, ahead = -0.5 * (gradient @ dw), None
         if path.ridge == 1.0 and (direction.foresees or path.begun or promised <= enough * value):
             ahead = yield Round("foresee", (total,))
@@ -232,30 +234,30 @@ class _Milestones:
 
     def __init__(self):
         self._value = self._gap = np.inf
-        self._steps = 0
+        self._share = 0.0
 
-    def steps_since(self, value, gap):
-        """Count a step; return how many there were since the last milestone."""
-        self._steps += 1
+    def share_since(self, value, gap, hidden):
+        """Count a step; return how much of the patience those since the last milestone took."""
+        self._share += 1.0 / (_MOST_HIDDEN if hidden else _MOST_SLOW)
         if value < 0.99 * self._value or gap < 0.5 * self._gap:
-            self._value, self._gap, self._steps = min(value, self._value), min(gap, self._gap), 0
-        return self._steps
+            self._value, self._gap, self._share = min(value, self._value), min(gap, self._gap), 0.0
+        return self._share
 
 
 def exact_step(w, dw, first, *args, ridge=1.0):
-    """Return the minimiser of P(w + t dw), nearly: the root of its increasing, piecewise linear slope in t.
+    """Return the minimiser of P(w + t dw), nearly, and whether rounding hides where it is.
 
-    ``first`` is the slope at t = 0. It is the slope that has to become small, not the change of t: where the curvature
+    It is the root of an increasing, piecewise linear slope in t. ``first`` is the slope at t = 0. It is the slope that has to become small, not the change of t: where the curvature
     grows a millionfold at an edge, the least bit beyond the root can lead above the start. Parts answer to ``along(dw,
     t, *args)`` and then ``slopes(t, *args)`` with the loss's derivatives along dw.
     """
     linear, square = ridge * (w @ dw), ridge * (dw @ dw)
     low, high, t = 0.0, np.inf, 1.0
     here = yield Round("along", (dw, t, *args))
-    for _ in range(_MOST_TRIALS):
+    for trial in range(_MOST_TRIALS):
         slope, bend = here["slope"] + linear + t * square, here["bend"]
         if abs(slope) <= _STEP_ERROR * abs(first):
-            return t
+            return t, trial > _USUAL_TRIALS
         low, high = (t, high) if slope < 0.0 else (low, t)
         ahead = t - slope / (bend + square)
         if not low < ahead < high:
@@ -264,7 +266,7 @@ def exact_step(w, dw, first, *args, ridge=1.0):
             break
         t = ahead
         here = yield Round("slopes", (t, *args))
-    return low  # rounding hides the root: up to here P falls
+    return low, True  # up to here P falls
 
 
 def _between(low, high):

@@ -30,6 +30,7 @@ _VALUES_OF_A_ROW = 20  # that solvers keep beside the row itself, and NumPy swee
 _WORTH_PASSES = 2 * 10**5  # stored values, and five per row: below, passes could save some milliseconds at most
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
+_MOST_SPREAD = 1 << 24  # values of sparse rows, zeros included, that are held as an array for a product
 
 
 @read_only
@@ -572,10 +573,27 @@ def _dense_weighted_sums(X, scales, out):
 
 def gram_operations(rows):
     """Return what a Gram product of all rows costs, in operations on stored values."""
-    if isinstance(rows, SparseRows):
-        lengths = np.diff(rows.indptr).astype(np.float64)
-        return 0.5 * (lengths @ lengths)
-    return 0.5 * len(rows.X) * n_columns(rows) ** 2 / BLAS
+    dense = 0.5 * n_rows(rows) * n_columns(rows) ** 2 / BLAS
+    return min(_products_of_stored(rows), dense) if isinstance(rows, SparseRows) else dense
+
+
+def _products_of_stored(rows):
+    """Return how many products of two stored values of one row there are."""
+    lengths = np.diff(rows.indptr).astype(np.float64)
+    return 0.5 * (lengths @ lengths)
+
+
+def _are_multiplied_as_stored(rows):
+    """Tell whether rows are sparse, and so much so that products of zeros cost more than BLAS is faster."""
+    return isinstance(rows, SparseRows) and _products_of_stored(rows) <= gram_operations(rows)
+
+
+def _dense_part(rows, which):
+    """Return some rows as dense ones, and their numbers among these; dense rows are themselves."""
+    if isinstance(rows, DenseRows):
+        return rows, which
+    X = as_matrix(rows)[which].toarray()
+    return DenseRows(X, rows.bias, few=True), np.arange(len(X))
 
 
 def gram(rows, which, weights):
@@ -585,9 +603,9 @@ def gram(rows, which, weights):
 
 def add_gram(rows, which, weights, sign, lower):
     """Add ``sign`` times the Gram matrix of :func:`gram` to the lower triangle of ``lower``, in place; return it."""
-    if isinstance(rows, SparseRows):
+    if _are_multiplied_as_stored(rows):
         return _sparse_gram(rows, which, sign * weights, lower)
-    return _add_dense_gram(rows, which, weights, np.zeros(rows.X.shape[1]), sign, lower)
+    return _add_dense_gram(rows, which, weights, np.zeros(n_columns(rows._replace(bias=0.0))), sign, lower)
 
 
 def scatter(rows, which, weights, mean):
@@ -607,8 +625,9 @@ def _add_dense_gram(rows, which, weights, shift, sign, lower):
     scaled = np.empty((min(block, m), d))
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]
-        scale = _scale_few if are_few(rows) else _scale_block
-        scale(rows.X, rows.bias, which[start : start + block], weights[start : start + block], shift, part)
+        dense, chosen = _dense_part(rows, which[start : start + block])
+        scale = _scale_few if are_few(dense) else _scale_block
+        scale(dense.X, dense.bias, chosen, weights[start : start + block], shift, part)
         _add_product(part, sign, lower)
     return lower
 
@@ -648,11 +667,11 @@ def _add_product(part, sign, lower):
 def weighted_system(rows, which, weights, first, second):
     """Return ``Σ t x xᵀ`` (lower triangle), ``Σ c x`` and ``Σ c' x`` over the rows ``which``, in one sweep.
 
-    Dense rows are copied a block at a time, times √t and with c/√t and c'/√t as two columns more: the sums of rows are
+    Rows that are not mostly zeros are copied a block at a time, times √t and with c/√t and c'/√t as two columns more: the sums of rows are
     then two rows of one Gram product. Weights must be positive.
     """
     d = n_columns(rows)
-    if isinstance(rows, SparseRows):
+    if _are_multiplied_as_stored(rows):
         lower, sums = np.zeros((d, d)), np.zeros((2, d))
         _sparse_system(rows, which, weights, first, second, lower, sums)
         return lower, sums[0], sums[1]
@@ -662,8 +681,9 @@ def weighted_system(rows, which, weights, first, second):
     for start in range(0, m, block):
         part = scaled[: min(block, m - start)]
         stop = start + block
-        scale = _scale_system_of_few if are_few(rows) else _scale_system
-        scale(rows, which[start:stop], weights[start:stop], first[start:stop], second[start:stop], part)
+        dense, chosen = _dense_part(rows, which[start:stop])
+        scale = _scale_system_of_few if are_few(dense) else _scale_system
+        scale(dense, chosen, weights[start:stop], first[start:stop], second[start:stop], part)
         _add_product(part, 1.0, wide)
     return np.ascontiguousarray(wide[:d, :d]), wide[d, :d].copy(), wide[d + 1, :d].copy()
 
@@ -735,10 +755,13 @@ def _sparse_gram(rows, which, weights, lower):
 def inner_products(rows, first, second):
     """Return the matrix of inner products between two lists of rows, summed in float64."""
     if isinstance(rows, SparseRows):
-        matrix = as_matrix(rows)
-        return (matrix[first].astype(np.float64) @ matrix[second].T).toarray() + rows.bias**2
-    left, right = rows.X[first], rows.X[second]
-    if rows.X.dtype == np.float64:
+        left, right = as_matrix(rows)[first], as_matrix(rows)[second]
+        if _are_multiplied_as_stored(rows) or left.shape[1] * max(len(first), len(second)) > _MOST_SPREAD:
+            return (left.astype(np.float64) @ right.T).toarray() + rows.bias**2
+        left, right = left.toarray(), right.toarray()
+    else:
+        left, right = rows.X[first], rows.X[second]
+    if left.dtype == np.float64:
         return left @ right.T + rows.bias**2
     out = np.full((len(left), len(right)), rows.bias**2)
     strip = max(1, _STRIP_VALUES // max(1, len(left) + len(right)))
