@@ -37,6 +37,7 @@ def records_of(seed, index, only=None, limit=60.0):
             "estimator": case.name,
             "variant": fit.variant.label,
             "kernel": kernel,
+            "norm": case.parameters.get("p", 2.0),
             "shape": shape,
             "story": case.story,
             "benign": case.benign,
@@ -52,11 +53,14 @@ def records_of(seed, index, only=None, limit=60.0):
 
 
 def _size(record):
-    """Return what fits must share to be compared by time: estimator, kind of kernel, magnitude of a problem."""
+    """Return what fits must share to be compared by time: estimator, kind of kernel and norm, magnitude of a problem.
+
+    Each step of an online learner in another norm than the Euclidean solves an equation by Newton's method.
+    """
     n, d, _ = record["shape"]
     linear = record["kernel"] == "linear"
     work = n * d if linear else n * n
-    return record["estimator"], linear, int(np.log2(work)) // 2
+    return record["estimator"], linear, record.get("norm", 2.0) == 2.0, int(np.log2(work)) // 2
 
 
 def _problems(record):

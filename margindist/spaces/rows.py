@@ -454,8 +454,11 @@ def dense_matrix(rows):
 
 
 def matrix(rows):
-    """Return all rows as one float64 array or CSR matrix, the constant column included; copies where it must."""
-    if isinstance(rows, DenseRows):
+    """Return all rows as one float64 array or CSR matrix, the constant column included; copies where it must.
+
+    Sparse rows that are mostly stored become an array, if that is small: it is multiplied faster.
+    """
+    if not _are_multiplied_as_stored(rows) and (isinstance(rows, DenseRows) or _can_be_spread(rows)):
         return dense_matrix(rows)
     X = as_matrix(rows).astype(np.float64, copy=False)
     return sp.csr_matrix(sp.hstack([X, np.full((X.shape[0], 1), rows.bias)])) if rows.bias != 0.0 else X
@@ -586,6 +589,10 @@ def _products_of_stored(rows):
 def _are_multiplied_as_stored(rows):
     """Tell whether rows are sparse, and so much so that products of zeros cost more than BLAS is faster."""
     return isinstance(rows, SparseRows) and _products_of_stored(rows) <= gram_operations(rows)
+
+
+def _can_be_spread(rows):
+    return n_rows(rows) * n_columns(rows) <= _MOST_SPREAD
 
 
 def _dense_part(rows, which):
@@ -756,7 +763,7 @@ def inner_products(rows, first, second):
     """Return the matrix of inner products between two lists of rows, summed in float64."""
     if isinstance(rows, SparseRows):
         left, right = as_matrix(rows)[first], as_matrix(rows)[second]
-        if _are_multiplied_as_stored(rows) or left.shape[1] * max(len(first), len(second)) > _MOST_SPREAD:
+        if _are_multiplied_as_stored(rows) or not _can_be_spread(rows):
             return (left.astype(np.float64) @ right.T).toarray() + rows.bias**2
         left, right = left.toarray(), right.toarray()
     else:
