@@ -574,10 +574,13 @@ def test_steps_in_vain_end_by_their_work():
 
 def test_newton_ends_where_steps_move_nothing_but_rounding():
     marks = newton._Milestones()
-    falling = [marks.steps_since(0.98**step, 1.0) for step in range(100)]
+    falling = [marks.share_since(0.98**step, 1.0, hidden=False) for step in range(100)]
     assert not any(falling)
-    rounding = [marks.steps_since(0.98**99 * (1.0 - 1e-6 * step), 1.0 + 0.1 * (step % 3)) for step in range(1, 40)]
-    assert rounding == list(range(1, 40))
+    slow = [(0.98**99 * (1.0 - 1e-6 * step), 1.0 + 0.1 * (step % 3)) for step in range(1, 61)]
+    shares = [marks.share_since(*values, hidden=False) for values in slow[:40]]
+    assert max(shares) < 1.0
+    # Steps whose length rounding hides take more of the patience.
+    assert max(marks.share_since(*values, hidden=True) for values in slow[40:43]) >= 1.0
 
 
 def test_joint_descent_gives_up_where_its_limit_is_out_of_reach():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from margindist.objectives import LDM, ODM, LeastSquares
-from margindist.solvers import coordinate_descent, interior_point, least_squares, multiclass, newton
+from margindist.solvers import _factors, coordinate_descent, interior_point, least_squares, multiclass, newton
+from margindist.solvers._factors import KeptFactor, nearest_cholesky
 from margindist.solvers._solution import (
     Options,
     Problem,
@@ -175,3 +176,22 @@ def test_least_squares_is_one_problem_for_four_solvers():
     (rows,) = least_squares.solve_gram(gram, Options(tol=1e-10, choices={"fit_bias": False}))
     np.testing.assert_allclose(X.T @ rows.coef, expected, atol=1e-8)
     assert found.objective == pytest.approx(rows.objective) == pytest.approx(columns.objective)
+
+
+# ---------------------------------------------------------------------- factors that are kept
+
+
+def test_a_kept_factor_solves_for_sets_of_rows_that_differ(rng, monkeypatch):
+    X = rng.normal(size=(80, 200))
+    products, ridge = X @ X.T, rng.random(80)
+    sets = [np.arange(60), np.r_[np.arange(1, 60), 70], np.arange(60)[::-1], np.arange(20, 80)]
+    other = ridge.copy()
+    other[5] = 7.0
+    made = []
+    monkeypatch.setattr(_factors, "nearest_cholesky", lambda system: made.append(1) or nearest_cholesky(system))
+    kept = KeptFactor()
+    for which, own_ridge in zip(sets, [ridge, other, ridge, ridge], strict=True):
+        b = rng.normal(size=len(which))
+        x = kept.solver(products, which, own_ridge[which])(b)
+        np.testing.assert_allclose(products[np.ix_(which, which)] @ x + own_ridge[which] * x, b, atol=1e-9)
+    assert len(made) == 2  # only the last set differs by more than is worth it

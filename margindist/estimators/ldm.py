@@ -75,6 +75,7 @@ _MOST_ROWS_TWICE = 2000  # up to here features of a kernel are affordable where 
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
+_PASSES_OF_REFINING = 300  # what it takes with many columns, about
 _SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which passes are tried before interior points,
 _SMALL_BEND = 3000.0  # and LDM's curvature times that
 _SMALLER_BEND = 100.0  # the same where interior points cost hardly more than these passes,
@@ -492,8 +493,8 @@ class LDMClassifier(MarginClassifier):
                 if best is not None and not self._is_a_start(best, solver, problem.space):
                     begin = None
                 asked = options
-                if self.solver == "auto" and solver == "coordinate-descent" and "interior-point" in line_up[1:2]:
-                    asked = options._replace(choices={"rival": interior_point.cost_in_passes(problem.space)})
+                if self.solver == "auto" and solver == "coordinate-descent" and line_up[0] == solver:
+                    asked = options._replace(choices={"rival": rival(line_up[1])})
                 if solver == _AGAIN:  # from multipliers within their bounds, which its own start may lack
                     return self._call("interior-point", problem, asked, passes[0]) if passes else None
                 found = self._call(solver, problem, asked, begin)
@@ -505,6 +506,9 @@ class LDMClassifier(MarginClassifier):
             found = self._call(solver, problem, options, begin)
             refined.extend([found.coef] if begin is None else [begin.coef, found.coef])
             return found
+
+        def rival(solver):
+            return interior_point.cost_in_passes(problem.space) if solver == "interior-point" else _PASSES_OF_REFINING
 
         line_up = [solver for solver in self._line_up(problem) if solver not in tried]
         attempts = [functools.partial(attempt, solver) for solver in line_up]

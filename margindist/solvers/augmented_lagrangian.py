@@ -25,6 +25,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
+from margindist.solvers._factors import KeptFactor
 from margindist.solvers._hinge_rounds import CertifiedPart, certified, from_sums
 from margindist.solvers._solution import Status, better, conclude, require
 from margindist.solvers._span import solve_in_span
@@ -56,6 +57,7 @@ _MANY_SWEEPS = 40  # for one direction with the diagonal: from then on rows are 
 _FEW_FREE = 1500  # rows that are factorised at once: that takes less than a few sweeps
 _FEW_COLUMNS = 300  # up to here the system itself is factorised: it costs less than the sweeps that it saves
 _FEW_OPERATIONS = 10**8  # up to here an orthonormal basis of fewer rows than that costs next to nothing
+_SINGULAR = 1e-12  # of the longest row: a ridge beside which products of equal rows can be factorised
 _MAX_FACTOR = 5000  # rows in the preconditioner at most
 _MAX_CG = 200  # conjugate gradient steps for one Newton direction
 _FORCING = 1e-2  # how far they reduce the residual
@@ -193,7 +195,8 @@ class _Model:
         self.objective = objective
         self.total = first["weight"]
         self.mean_row = first["row"] / self.total
-        self.largest_penalty = _CONDITION / max(first["longest_max"], np.finfo(float).tiny)
+        self.longest = first["longest_max"]
+        self.largest_penalty = _CONDITION / max(self.longest, np.finfo(float).tiny)
         self.sweeps = 0
         self.factorises = False
         self._forget()
@@ -201,6 +204,7 @@ class _Model:
     def _forget(self):
         self._numbers = {}  # by part: which of the known rows are those it has sent, in its order
         self._rows, self._signs, self._products = None, np.empty(0), np.empty((0, 0))
+        self._factor = KeptFactor()
 
     def first_penalty(self, middles):
         """Return the penalty that turns the margins' errors into changes of the multipliers' own size."""
@@ -251,16 +255,13 @@ class _Model:
         if not n_free:
             return np.copy
         which = yield from self._fetch(min(1.0, _MAX_FACTOR / n_free))
-        system = self._products[np.ix_(which, which)].T  # symmetric: the transpose is in the order LAPACK wants
-        rounding = 1e-14 * len(which) * system.diagonal().max()  # equal rows make the products singular
-        system[np.diag_indices_from(system)] += 1.0 / sigma + rounding
-        factor = cho_factor(system, lower=True, overwrite_a=True, check_finite=False)
+        ridge = 1.0 / sigma + _SINGULAR * self.longest  # equal rows make the products singular
+        solve = self._factor.solver(self._products, which, np.full(len(which), ridge))
         rows, signs = self._rows, self._signs[which]
 
         def precondition(vector):
             images = signs * some_scores(rows, which, vector, np.empty(len(which)))
-            inner = cho_solve(factor, images, check_finite=False)
-            return add_rows(rows, which, -signs * inner, vector.copy())
+            return add_rows(rows, which, -signs * solve(images), vector.copy())
 
         return precondition
 

@@ -33,13 +33,13 @@ where it costs next to nothing beside a step or where steps are hard to find. Co
 """
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import cho_solve
 
 from margindist.compilation import njit
 from margindist.objectives import compiled_for, coordinate_step, of_some, row_slope
+from margindist.solvers._factors import KeptFactor, nearest_cholesky
 from margindist.solvers._solution import Solution, Status, conclude, gained, require
 from margindist.solvers.conjugate_gradients import ConjugateGradients
-from margindist.spaces.gram import square_part
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     BLAS,
@@ -56,7 +56,6 @@ from margindist.spaces.rows import (
     row_add,
     row_dot,
     scores,
-    some_scores,
     squares,
 )
 
@@ -65,7 +64,8 @@ _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_COLUMNS = 2000  # columns of which a factorisation is no matter
 _FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
 _WITHIN_A_PASS = 25.0  # by how much a pass of coordinate ascent may reduce the gap of a dual point
-_OFTEN = 5  # nor gone on with where they have cost so many of them in all
+_OFTEN = 5  # nor gone on with where they have cost so many of them in all,
+_ONCE = 1  # or so many of those that need not be done again in each step
 _STEP_ERROR = 1e-3  # of the slope along a step: what is left of it is small beside what the step takes away
 _MOST_TRIALS = 100  # of a step's length
 _USUAL_TRIALS = 30  # beyond which the slope's rounding is looked at; ten as a rule
@@ -247,9 +247,10 @@ class _Milestones:
 def exact_step(w, dw, first, *args, ridge=1.0):
     """Return the minimiser of P(w + t dw), nearly, and whether rounding hides where it is.
 
-    It is the root of an increasing, piecewise linear slope in t. ``first`` is the slope at t = 0. It is the slope that has to become small, not the change of t: where the curvature
-    grows a millionfold at an edge, the least bit beyond the root can lead above the start. Parts answer to ``along(dw,
-    t, *args)`` and then ``slopes(t, *args)`` with the loss's derivatives along dw.
+    It is the root of an increasing, piecewise linear slope in t. ``first`` is the slope at t = 0. It is the slope that
+    has to become small, not the change of t: where the curvature grows a millionfold at an edge, the least bit beyond
+    the root can lead above the start. Parts answer to ``along(dw, t, *args)`` and then ``slopes(t, *args)`` with the
+    loss's derivatives along dw.
     """
     linear, square = ridge * (w @ dw), ridge * (dw @ dw)
     low, high, t = 0.0, np.inf, 1.0
@@ -348,7 +349,8 @@ class _Conjugate:
 
     def __init__(self, in_files, cheapest=None, limit=np.inf):
         self._cheapest = cheapest
-        self._limit, self._most = limit, _OFTEN * limit
+        self._limit = limit
+        self._most = (_ONCE if cheapest is _RowFactor else _OFTEN) * limit
         self._last = np.inf  # length of the gradient a step before
         self._successor = None
 
@@ -371,21 +373,6 @@ class _Conjugate:
                 self._successor = self._cheapest(False)
                 break
         return gradients.solution
-
-
-def nearest_cholesky(system):
-    """Return the Cholesky factor of a positive definite matrix, of a slightly larger one where rounding asks for it.
-
-    Only the lower triangle is looked at. What is added makes shorter steps, which still descend.
-    """
-    ridge = len(system) * np.finfo(float).eps * system.diagonal().max(initial=0.0)
-    for added in (0.0, ridge, 100.0 * ridge):
-        system.flat[:: len(system) + 1] += added
-        try:
-            return cho_factor(system, lower=True, check_finite=False)
-        except LinAlgError:
-            continue
-    raise LinAlgError("the Newton system is not positive definite")
 
 
 # ---------------------------------------------------------------------- a part: margins and the rounds on them
@@ -419,6 +406,7 @@ class SmoothPart:
         self._move = np.zeros(len(weights))
         self._in_system = np.zeros(len(weights))  # curvatures that are in H
         self._curvatures = None  # those at the margins
+        self._factor = KeptFactor()
 
     def shape(self, rows):
         """Return what there is: numbers of rows, columns and stored values, weight, and work for a Gram product."""
@@ -487,12 +475,11 @@ class SmoothPart:
             everything = np.arange(n_rows(rows))
             self._shared["products"] = inner_products(rows, everything, everything)
         active = np.flatnonzero(self._curvatures)
-        system = square_part(self._shared["products"], active)
-        system.flat[:: len(active) + 1] += ridge / self._curvatures[active]
-        factor = nearest_cholesky(system)
-        images = some_scores(rows, active, gradient, np.empty(len(active)))
-        coefs = cho_solve(factor, images, overwrite_b=True, check_finite=False)
-        return {"direction": add_rows(rows, active, coefs, -gradient) / ridge}
+        solve = self._factor.solver(self._shared["products"], active, ridge / self._curvatures[active])
+        scores(rows, gradient, images := np.empty(len(self._weights)))
+        coefs = np.zeros(len(images))  # of all rows: to copy the active ones would take longer
+        coefs[active] = solve(images[active])
+        return {"direction": add_rows(rows, np.arange(len(coefs)), coefs, -gradient) / ridge}
 
     def along(self, rows, dw, t, total):
         """Multiply the rows with a direction; return the loss's derivatives along it."""
@@ -516,8 +503,7 @@ class SmoothPart:
         slopes, curvatures = (of_some(f, z, weights, total) for f in (objective.slope, objective.curvature))
         least, most = (of_some(objective.slope, np.full(len(z), end), weights, total) for end in (-_FAR, _FAR))
         self._foreseen = a = -np.clip(slopes + curvatures * dz, least, most)  # no slope is beyond these
-        moved = np.flatnonzero(a)
-        pressure = add_rows(rows, moved, self._given[moved] * a[moved], np.zeros(self._shape["columns_max"]))
+        pressure = add_rows(rows, np.arange(len(a)), self._given * a, np.zeros(self._shape["columns_max"]))
         return {"pressure": pressure, **self.apart(rows, total)}
 
     def relax(self, rows, pressure, total):

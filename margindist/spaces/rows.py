@@ -30,6 +30,7 @@ _VALUES_OF_A_ROW = 20  # that solvers keep beside the row itself, and NumPy swee
 _WORTH_PASSES = 2 * 10**5  # stored values, and five per row: below, passes could save some milliseconds at most
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
+_COMMON = 12  # of so many rows one at least has a column that is taken for dense in inner products
 _MOST_SPREAD = 1 << 24  # values of sparse rows, zeros included, that are held as an array for a product
 
 
@@ -71,11 +72,13 @@ def take_rows(rows, which):
 
 
 def as_matrix(rows):
-    """Return the array or CSR matrix that these are the rows of, without the constant column. Copies nothing."""
+    """Return the array or CSR matrix that these are the rows of, without the constant column. Copies no values."""
     if isinstance(rows, DenseRows):
         return rows.X
-    signed = rows.indices.view(f"i{rows.indices.itemsize}")
-    return sp.csr_matrix((rows.data, signed, rows.indptr), shape=(n_rows(rows), rows.n_features), copy=False)
+    signed, begin, end = rows.indices.view(f"i{rows.indices.itemsize}"), rows.indptr[0], rows.indptr[-1]
+    indptr = rows.indptr - begin if begin else rows.indptr  # of a range
+    stored = rows.data[begin:end], signed[begin:end], indptr
+    return sp.csr_matrix(stored, shape=(n_rows(rows), rows.n_features), copy=False)
 
 
 def n_rows(rows):
@@ -91,7 +94,7 @@ def n_columns(rows):
 
 def n_stored(rows):
     """Return the number of stored values: what one sweep over the rows costs."""
-    return rows.X.size if isinstance(rows, DenseRows) else len(rows.data)
+    return rows.X.size if isinstance(rows, DenseRows) else int(rows.indptr[-1] - rows.indptr[0])
 
 
 def are_few(rows):
@@ -349,10 +352,7 @@ def some_scores(rows, which, w, out):
     """Fill ``out`` with the inner products of the rows ``which`` with ``w``; return it."""
     if not are_few(rows):
         return _some_scores(rows, which, w, out)
-    if _are_most(which, rows):
-        out[:] = _few_scores(rows, w)[which]
-    else:
-        out[:] = _few_scores(rows._replace(X=_taken(rows.X, which)), w)
+    out[:] = _few_scores(rows._replace(X=_taken(rows.X, which)), w)
     return out
 
 
@@ -360,10 +360,7 @@ def add_rows(rows, which, scales, out):
     """Add the rows ``which``, each times its scale, to ``out``; return ``out``."""
     if not are_few(rows):
         return _add_rows(rows, which, scales, out)
-    if _are_most(which, rows):
-        out[: rows.X.shape[1]] += np.bincount(which, scales, len(rows.X)) @ rows.X
-    else:
-        out[: rows.X.shape[1]] += scales @ _taken(rows.X, which)
+    out[: rows.X.shape[1]] += scales @ _taken(rows.X, which)
     if rows.bias != 0.0:
         out[-1] += rows.bias * scales.sum()
     return out
@@ -376,11 +373,6 @@ def squares(rows, out):
         out[:] = np.einsum("ij,ij->i", X, X) + rows.bias**2
     else:
         _squares(rows, out)
-
-
-def _are_most(which, rows):
-    """Tell whether a copy of these rows takes longer than a product with all of them."""
-    return 5 * len(which) > len(rows.X)
 
 
 def _taken(X, which):
@@ -674,8 +666,8 @@ def _add_product(part, sign, lower):
 def weighted_system(rows, which, weights, first, second):
     """Return ``Σ t x xᵀ`` (lower triangle), ``Σ c x`` and ``Σ c' x`` over the rows ``which``, in one sweep.
 
-    Rows that are not mostly zeros are copied a block at a time, times √t and with c/√t and c'/√t as two columns more: the sums of rows are
-    then two rows of one Gram product. Weights must be positive.
+    Rows that are not mostly zeros are copied a block at a time, times √t and with c/√t and c'/√t as two columns more:
+    the sums of rows are then two rows of one Gram product. Weights must be positive.
     """
     d = n_columns(rows)
     if _are_multiplied_as_stored(rows):
@@ -762,12 +754,8 @@ def _sparse_gram(rows, which, weights, lower):
 def inner_products(rows, first, second):
     """Return the matrix of inner products between two lists of rows, summed in float64."""
     if isinstance(rows, SparseRows):
-        left, right = as_matrix(rows)[first], as_matrix(rows)[second]
-        if _are_multiplied_as_stored(rows) or not _can_be_spread(rows):
-            return (left.astype(np.float64) @ right.T).toarray() + rows.bias**2
-        left, right = left.toarray(), right.toarray()
-    else:
-        left, right = rows.X[first], rows.X[second]
+        return _sparse_inner_products(as_matrix(rows), first, second) + rows.bias**2
+    left, right = rows.X[first], rows.X[second]
     if left.dtype == np.float64:
         return left @ right.T + rows.bias**2
     out = np.full((len(left), len(right)), rows.bias**2)
@@ -775,4 +763,18 @@ def inner_products(rows, first, second):
     for start in range(0, left.shape[1], strip):
         columns = slice(start, start + strip)
         out += left[:, columns].astype(np.float64) @ right[:, columns].T.astype(np.float64)
+    return out
+
+
+def _sparse_inner_products(X, first, second):
+    """Return the same for rows of a CSR matrix: common columns are multiplied by BLAS, the others as they are stored.
+
+    A column that c of n rows have costs c² products of stored values, or n² within BLAS.
+    """
+    often = _COMMON * np.bincount(X.indices, minlength=X.shape[1]) > X.shape[0]
+    if np.count_nonzero(often) * max(len(first), len(second)) > _MOST_SPREAD:
+        often[:] = False
+    left, right = X[first].astype(np.float64), X[second].astype(np.float64)
+    out = (left[:, ~often] @ right[:, ~often].T).toarray()
+    out += left[:, often].toarray() @ right[:, often].toarray().T
     return out
