@@ -90,8 +90,9 @@ _SLOPE_ERROR = 2.0**-51  # rounding of slopes, relative to what is added up; cer
 _ATTEMPTS = 50  # certificates; one or two as a rule
 _IN_VAIN = 6  # certificates that are no better than one before, after which rounding is all that is left
 _PATIENCE = 100  # blocks without progress after which to change the method
-_FEW_TIMES = 2  # the same for blocks of all rows, which leave nothing to the next one
-_FEWEST_TIMES = 3  # the same where multipliers grow without limit if there is no hard margin
+_FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
+_FEWEST_TIMES = 3  # the same where multipliers grow without limit if there is no hard margin,
+_AT_ONCE = 2  # or where a factor is at hand
 _FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
 
 
@@ -172,7 +173,7 @@ def solve(problem, options, start=None):
     least, in_vain = np.inf, 0  # gap, and certificates since it was so
     for _ in range(_ATTEMPTS):
         before = n_iter
-        n_iter, ended = _descend(problem, curvature, point, goal, n_iter, max_iter, rng, options.report)
+        n_iter, ended = _descend(problem, curvature, point, goal, n_iter, max_iter, rng, options.report, fallback)
         if ended is Status.STALLED and fallback:
             point = _interior_point(problem, tol)
             fallback, ended = False, None
@@ -488,13 +489,16 @@ def _interior_point(problem, tol):
     return _Point(beta, problem.signs * (rows.X @ solution.coef), _Path(problem.gram, beta, is_known=False))
 
 
-def _descend(problem, curvature, point, goal, n_iter, max_iter, rng, report):
-    """Solve block after block until the model's relative gap is below the goal; change the point."""
+def _descend(problem, curvature, point, goal, n_iter, max_iter, rng, report, fallback=False):
+    """Solve block after block until the model's relative gap is below the goal; change the point.
+
+    ``fallback`` says whether there is another way to go on.
+    """
     beta, z, path = point
     best, since = np.inf, 0
     patience = _PATIENCE
     if len(beta) <= _BLOCK:
-        patience = _FEWEST_TIMES if problem.objective.hard else _FEW_TIMES
+        patience = _FEWEST_TIMES if problem.objective.hard else _AT_ONCE if fallback else _FEW_TIMES
     while True:
         value, gap = _model_gap(problem, beta, z)
         if report is not None:
