@@ -14,7 +14,8 @@ the equations of R ask for. It takes :math:`2 n^2 k` operations for k rows that 
 """
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, lu_factor, lu_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dgetrf, dgetrs
 
 from margindist.spaces.gram import square_part
 
@@ -58,14 +59,16 @@ class KeptFactor:
             left = np.ones(len(self._rows), dtype=bool)
             left[places[stay]] = False
             if _WORTH * (np.count_nonzero(left) + np.count_nonzero(~stay)) <= len(which):
-                return self._changed(products, which, ridge, places, stay, np.flatnonzero(left))
+                solve = self._changed(products, which, ridge, places, stay, np.flatnonzero(left))
+                if solve is not None:
+                    return solve
         system = square_part(products, which)
         system.flat[:: len(which) + 1] += ridge
         self._rows, self._ridge, self._factor = which, ridge, nearest_cholesky(system)
         return lambda b: cho_solve(self._factor, b, check_finite=False)
 
     def _changed(self, products, which, ridge, places, stay, left):
-        """Return the same through the factor that there is."""
+        """Return the same through the factor that there is; None where rounding leaves nothing of what changed."""
         joined, places = which[~stay], places[stay]
         n_joined, n_changed = len(joined), len(joined) + len(left)
         U = np.zeros((len(self._rows), n_changed), order="F")
@@ -74,7 +77,9 @@ class KeptFactor:
         V = cho_solve(self._factor, U, check_finite=False)
         S = -(U.T @ V)
         S[:n_joined, :n_joined] += products[np.ix_(joined, joined)] + np.diag(ridge[~stay])
-        border = lu_factor(S, overwrite_a=True, check_finite=False) if n_changed else None
+        border, pivots, singular = dgetrf(S) if n_changed else (S, None, 0)
+        if singular:
+            return None
 
         def solve(b):
             of_rows = np.zeros(len(self._rows))
@@ -82,8 +87,8 @@ class KeptFactor:
             x = cho_solve(self._factor, of_rows, check_finite=False)
             t = -(x @ U)
             t[:n_joined] += b[~stay]
-            if border is not None:
-                t = lu_solve(border, t, check_finite=False)
+            if n_changed:
+                t, _ = dgetrs(border, pivots, t)
                 x -= V @ t
             out = np.empty(len(which))
             out[stay], out[~stay] = x[places], t[:n_joined]
