@@ -594,6 +594,26 @@ def test_joint_descent_gives_up_where_its_limit_is_out_of_reach():
         descent.set_params(max_iter=20).fit(X, codes)
 
 
+@pytest.mark.parametrize("worse", [False, True])
+def test_newton_goes_on_from_where_passes_stalled_unless_no_weights_are_better(worse, rng, monkeypatch):
+    X, y = rng.normal(size=(30, 2)), np.arange(30) % 2
+    passes, begun = coordinate_descent.solve, []
+
+    def stalled(problem, options, start=None):
+        found = passes(problem, options, start)
+        return found._replace(status=Status.STALLED, objective=1e9 if worse else found.objective)
+
+    def newton_from(problem, options, start=None):
+        begun.append(start)
+        return solve(problem, options, start)
+
+    solve = newton.solve
+    monkeypatch.setattr(coordinate_descent, "solve", stalled)
+    monkeypatch.setattr(newton, "solve", newton_from)
+    ODMClassifier(1.0, solver="coordinate-descent").fit(X, y)
+    assert [start is None for start in begun] == [worse]
+
+
 def test_newton_that_stalls_is_finished_by_passes(monkeypatch):
     X, y = load_wine(return_X_y=True)
     X = minmax_scale(X)

@@ -170,7 +170,8 @@ class ObjectiveClassifier(MarginClassifier):
         first = coordinate_descent.solve(problem, options, start)
         if first.status is not Status.STALLED:
             return first
-        second = newton.solve(problem, options, first)
+        at_zero = problem.objective.value(0.0, np.zeros(len(problem.signs)), problem.weights)
+        second = newton.solve(problem, options, first if first.objective < at_zero else None)
         return second._replace(n_iter=first.n_iter + second.n_iter)
 
     def _last_solution(self, k, space):
