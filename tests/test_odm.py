@@ -515,6 +515,16 @@ def test_rows_that_are_all_alike_and_large(seed):
     assert model.objective_ == pytest.approx(256.0, rel=1e-3)  # no weights tell rows apart that are the same
 
 
+def test_passes_prove_what_newton_steps_reach_without_a_proof():
+    rng = np.random.default_rng(18)
+    X = rng.integers(-9, 10, (69, 1)).astype(float)  # one column, twelve classes at random: the best weights are zero
+    y = np.r_[np.arange(12), rng.integers(0, 12, 57)]
+    options = {"lam": 0.0625, "theta": 0.8, "mu": 1.0, "outer": "frozen", "fit_intercept": False, "tol": 6.5e-5}
+    model = ODMClassifier(**options).fit(X, y)
+    assert model.duality_gap_ <= 6.5e-5
+    assert model.objective_ == pytest.approx(0.0625, rel=1e-4)
+
+
 def test_descent_that_stalls_is_finished_by_newton(monkeypatch):
     X, y = load_iris(return_X_y=True)
     monkeypatch.setattr(multiclass, "is_best", lambda rows, losses: False)

@@ -18,7 +18,7 @@ from margindist.estimators._parameters import (
 from margindist.estimators._training_data import RowsLike
 from margindist.solvers import coordinate_descent, newton
 from margindist.solvers._kernel_certificate import kernel_gap, kernel_gap_of_joint, solve_in_space
-from margindist.solvers._solution import Options, Problem, Status, gained
+from margindist.solvers._solution import Options, Problem, Status, gap_to_reach
 from margindist.spaces.rows import are_few, are_worth_passes, n_columns, squares
 
 _FEW_COLUMNS = 100  # up to here a Newton step takes no longer than a pass of coordinate descent
@@ -157,7 +157,7 @@ class ObjectiveClassifier(MarginClassifier):
         def solve_on(rows, start):
             return self._solve_on_rows(problem._replace(space=rows), options, start)
 
-        return solve_in_space(space, problem, lambda value: self.tol * gained(value, at_zero), solve_on, start)
+        return solve_in_space(space, problem, lambda value: gap_to_reach(self.tol, value, at_zero), solve_on, start)
 
     def _options_on_rows(self, space, options):
         """Return the options, with a tighter tolerance where a proof for the kernel adds to the gap on its features."""

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from margindist.compilation import njit
-from margindist.solvers._solution import gained
+from margindist.solvers._solution import gap_to_reach
 from margindist.spaces.rows import all_scores
 
 _ROUNDING = 1e-12  # a round begins at the last one's value, so whether it is below that may be rounding alone
@@ -120,8 +120,8 @@ def is_done(value, nothing, gap, bound, tol):
     """
     if value <= _ENOUGH * bound < np.inf:
         return True
-    share = gained(value, nothing)
-    return gap <= tol * share and (value < (1.0 - _ROUNDING) * bound or gap <= max(_EXACT * share, _ROUNDING))
+    exact = max(gap_to_reach(_EXACT, value, nothing), _ROUNDING)
+    return gap <= gap_to_reach(tol, value, nothing) and (value < (1.0 - _ROUNDING) * bound or gap <= exact)
 
 
 @njit(cache=True, nogil=True)

@@ -16,6 +16,7 @@ from margindist.spaces.rows import add_rows, scores, squares
 
 _ROUNDING = 1e-11  # relative error of an objective's value that is not in its gap, but matters beside other values
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
+_LEAST_GAP = 4 * np.finfo(float).eps  # of an objective's value: a smaller gap is all rounding
 _LONGEST = 1e9  # a hard margin needs weights at least this long (in units of the longest row): not separable
 
 # A solver calls ``report(iteration, coef, objective, gap)`` once per iteration; True asks it to stop.
@@ -234,10 +235,12 @@ def relative(gap, value):
     return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny)
 
 
-def gained(value, at_zero):
-    """Return what the weights gain over weights of zero, relative to the objective's value; at most 1.
+def gap_to_reach(tol, value, at_zero):
+    """Return the gap, relative to the objective's value, that is small enough.
 
-    Where the losses cost next to nothing, so do weights of zero, within any tolerance relative to the value: there it
-    is this share that a gap must be small beside, or no weights at all would pass for a solution.
+    It is ``tol`` times what the weights gain over weights of zero: where the losses cost next to nothing, so do weights
+    of zero, within any tolerance relative to the value, and no weights at all would pass for a solution. What the
+    rounding of the value alone makes is always small enough.
     """
-    return min(1.0, max(_LEAST_GAIN, at_zero / value - 1.0))
+    gained = min(1.0, max(_LEAST_GAIN, at_zero / value - 1.0))
+    return max(tol * gained, _LEAST_GAP)

@@ -69,7 +69,7 @@ from margindist.solvers._class_blocks import (
     scores_by_parts,
     store,
 )
-from margindist.solvers._solution import Solution, Status, gained, relative
+from margindist.solvers._solution import Solution, Status, gap_to_reach, relative
 from margindist.solvers.proximal_newton import (
     ProximalNewton,
     is_best,
@@ -125,7 +125,8 @@ def solve(problem, options, start=None):
     Returns
     -------
     Solution
-        Where Newton steps get nowhere, "auto" tries passes from the start, and the lower objective is the answer.
+        Where Newton steps get nowhere, "auto" tries passes from the start, and the lower objective is the answer, or
+        the proven one of two that agree to ``tol``.
         With one row of ``coef`` per class, the true objective, and a gap that certifies the best round's convex
         problem, not the whole. ``extra`` has the true objective after each round, "history", the "first_round",
         unless that began from a given start, and with which method it "began".
@@ -141,7 +142,9 @@ def solve(problem, options, start=None):
         return found
     few = options._replace(max_iter=min(left, _LAST_PASSES))
     other = _solve_by("coordinate-descent", problem, few, None, outer, None)
-    best = other if other.objective <= found.objective else found
+    # What is lower by less than ``tol`` is no better, but only one of them may be proven.
+    allowed = options.tol * abs(found.objective) if other.gap <= found.gap else 0.0
+    best = other if other.objective <= found.objective + allowed else found
     extra = found.extra | {"history": best.extra["history"]}
     return best._replace(n_iter=found.n_iter + other.n_iter, extra=extra)
 
@@ -220,7 +223,7 @@ def _solve_by(method, problem, options, start, outer, first_round):
         if solver.stalled:
             status = Status.STALLED
             break
-        enough = tol * gained(value, at_zero(losses, blocks))
+        enough = gap_to_reach(tol, value, at_zero(losses, blocks))
         exact = gap <= enough
         if exact and decrease <= enough:
             status = Status.SETTLED if decrease >= 0.0 else Status.NO_LONGER_IMPROVES

@@ -38,7 +38,7 @@ from scipy.linalg import cho_solve
 from margindist.compilation import njit
 from margindist.objectives import compiled_for, coordinate_step, of_some, row_slope
 from margindist.solvers._factors import KeptFactor, nearest_cholesky
-from margindist.solvers._solution import Solution, Status, conclude, gained, require
+from margindist.solvers._solution import Solution, Status, conclude, gap_to_reach, require
 from margindist.solvers.conjugate_gradients import ConjugateGradients
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
@@ -170,11 +170,11 @@ def _rounds(objective, options, start, method, in_files):
             ended = Status.STOPPED
         in_vain = in_vain + 1 if value >= last and path.ridge == 1.0 else 0
         last = value
-        if best is None or value < best.objective or gap <= tol * gained(value, at_zero):
+        if best is None or value < best.objective or gap <= gap_to_reach(tol, value, at_zero):
             best, by_slopes = Solution(w, None, value, gap), slopes_do
         if in_vain == _PATIENCE or marks.share_since(value, gap, hidden) >= 1.0:
             ended = Status.STALLED
-        enough = tol * gained(best.objective, at_zero)
+        enough = gap_to_reach(tol, best.objective, at_zero)
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
             break
         gradient += (path.ridge - 1.0) * w

@@ -38,7 +38,7 @@ from margindist.solvers._class_blocks import (
     empty_blocks,
     relative_to,
 )
-from margindist.solvers._solution import Solution, Status, gained, relative
+from margindist.solvers._solution import Solution, Status, gap_to_reach, relative
 from margindist.solvers.proximal_newton import apply_factors, bend_diagonal, first_widths
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
@@ -131,7 +131,7 @@ def _rounds(options, start, n_classes, in_files):
         G = W - now["pressure"]
         value, _, gap = relative_to(W, now["loss"], now["loss"], now["fenchel"])
         rest = 0.5 * np.vdot(G, G) / value
-        enough = options.tol * gained(value, total["at_zero"])
+        enough = gap_to_reach(options.tol, value, total["at_zero"])
         settled = rest <= _SETTLED * max(gap, enough)
         done = rest + gap <= _CLOSER * enough
         if best is None or value <= best.objective or done:
@@ -160,7 +160,7 @@ def _rounds(options, start, n_classes, in_files):
     G = best.coef - now["pressure"]
     value, _, gap = relative_to(best.coef, now["loss"], now["loss"], now["fenchel"])
     gap = relative(0.5 * np.vdot(G, G) + gap * value, value)
-    if gap <= options.tol * gained(value, total["at_zero"]):
+    if gap <= gap_to_reach(options.tol, value, total["at_zero"]):
         status = Status.SETTLED
     dual = None if in_files else _joined((yield Round("blocks"))["blocks"])
     history = np.maximum([*history, value], value)  # rounding apart, the last is the least
