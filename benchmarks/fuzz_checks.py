@@ -47,6 +47,7 @@ OBJECTIVES = {
 }
 CERTIFIED = ("LDMClassifier", "ODMClassifier", "LSSVMClassifier", "KOMDClassifier")
 ROUNDED = ("LDMClassifier", "ODMClassifier", "LSSVMClassifier")  # losses of scores
+MODERATE = 1e7  # terms that margins of 1 are added up from: linear programming does not see what needs larger ones
 MAY_BE_INFINITE = {"duality_gap_", "margin_share_", "margin_bound_"}  # no bound is known, which a warning says
 
 
@@ -477,6 +478,12 @@ def _check_separable(name, pools, fits):
             continue
         problem = oracles.Problem(X, fit.y, fit.weights, defaults)
         problem.gram()
+        if fit.model is None and defaults["kernel"] == "linear":
+            term = max(oracles.largest_term(problem, signs) for signs in problem.signs())
+            if term < MODERATE:
+                proofs.append(term)
+                fit.fail("refusal", f"margins of 1 are added up from terms of {term:.3g}: {_said(fit)}")
+                continue
         lengths = []
         for signs in problem.signs():
             point = oracles.reference(problem, "FMMClassifier", signs)

@@ -8,6 +8,7 @@ way, and those of a generic solver (:func:`reference`) need not be trusted.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import linprog
 
 LONG = np.longdouble
 INNER = ("poly", "sigmoid")  # kernels of inner products, which may cancel
@@ -285,6 +286,25 @@ def reference(problem, name, signs):
         if coef is None or not np.isfinite(coef).all():
             return None
         return _point_of(problem, back, coef.astype(LONG))
+
+
+def largest_term(problem, signs):
+    """Return from how large terms, at least, margins of 1 are added up, or infinity; by linear programming.
+
+    Each column counts by its largest value, so that the answer does not depend on the units of the columns.
+    """
+    constant = np.full((len(problem.X), int(problem.bias)), 1.0)
+    features = np.hstack([problem.X, constant]).astype(float)
+    sizes = np.abs(features).max(axis=0)
+    features = signs.astype(float)[:, None] * features / np.where(sizes > 0.0, sizes, 1.0)
+    d = features.shape[1]  # the least margin of weights within [-1, 1] shall be as large as can be
+    target, ones = np.append(np.zeros(d), -1.0), np.ones((len(features), 1))
+    bounds = [(-1.0, 1.0)] * d + [(0.0, 1.0)]
+    found = linprog(target, A_ub=np.hstack([-features, ones]), b_ub=np.zeros(len(features)), bounds=bounds)
+    if found.x is None:
+        return np.inf
+    least = (features.astype(LONG) @ found.x[:d].astype(LONG)).min()
+    return float(np.abs(found.x[:d]).max() / least) if least > 0 else np.inf
 
 
 def _features(problem):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from margindist import LDMClassifier
 from margindist.objectives import LDM
 from margindist.solvers import separation
 from margindist.solvers._solution import Options, Problem, Status
@@ -61,6 +62,27 @@ def test_an_empty_row_and_a_row_with_both_labels_have_no_hard_margin():
     X[3] = X[4]
     signs[3] = -signs[4]
     assert separate(X, signs).status is Status.INFEASIBLE
+
+
+@pytest.mark.parametrize("small", [1.0, 1e-10, 1e-30])
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+def test_a_small_column_separates_beside_a_large_one(form, small):
+    X = np.array([[1e8, 0.0], [1e8, small], [-1e8, 0.0], [-1e8, small]])
+    signs = np.array([-1.0, 1.0, -1.0, 1.0])
+    rows = as_rows(form(X), fit_intercept=True)
+    found = separation.solve(Problem(LDM(np.inf, 0.0, 0.0), rows, signs, np.ones(4)), Options(1e-6))
+    assert (signs * (X @ found.coef[:2] + found.coef[2])).min() >= 1.0 - 1e-9
+
+
+@pytest.mark.parametrize("solver", ["auto", "interior-point", "coordinate-descent", "block"])
+@pytest.mark.parametrize("scale", [1.0, 1e9])
+def test_rows_that_a_threshold_far_from_their_own_size_separates_are_not_refused(solver, scale):
+    rng = np.random.default_rng(0)
+    X = scale * rng.integers(0, 9, size=(60, 8)).astype(float)
+    direction = rng.normal(size=8)
+    y = X @ direction > np.median(X @ direction)
+    model = LDMClassifier(C=np.inf, lambda1=0.0, lambda2=0.0, solver=solver).fit(X, y)
+    assert model.score(X, y) == 1.0
 
 
 def test_few_rows_are_affordable_and_many_are_not():

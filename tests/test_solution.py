@@ -40,8 +40,14 @@ def test_a_proof_of_infeasibility_stays():
 
 
 def test_multipliers_that_overflow_prove_nothing():
-    assert not inseparable(np.array([np.inf, 1.0]), np.nan, 1.0)
-    assert inseparable(np.ones(2), 0.0, 1.0)
+    assert not inseparable(np.inf, np.zeros(2), np.ones(2))
+    assert not inseparable(2.0, np.array([0.0, np.nan]), np.ones(2))
+    assert inseparable(2.0, np.zeros(2), np.ones(2))
+
+
+def test_a_small_column_is_no_rounding_of_a_large_one():
+    assert not inseparable(2.0, np.array([0.0, 1e-10]), np.array([1.0, 1e-10]))
+    assert inseparable(2.0, np.array([1e-10, 0.0]), np.array([1.0, 1e-10]))
 
 
 @pytest.mark.parametrize(

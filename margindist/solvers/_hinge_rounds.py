@@ -6,7 +6,7 @@ import numpy as np
 
 from margindist.solvers._solution import Solution, Status, inseparable, relative
 from margindist.spaces.partitions import Round
-from margindist.spaces.rows import add_rows, n_columns, scores, squares
+from margindist.spaces.rows import add_rows, column_sizes, n_columns, scores
 
 
 class CertifiedPart(ABC):
@@ -43,13 +43,12 @@ class CertifiedPart(ABC):
     def margins(self, rows, w, about):
         """Return what a hard margin's certificate must know first: the least margin, and the multipliers' sums."""
         z, beta = self._margins_of_all(rows, w), self._multipliers()
-        squares(rows, lengths := np.empty(len(z)))
         return {
             **self._objective.sums(z, self._weights, about),
             "least_min": z.min(),
             "beta": beta.sum(),
             "pressure": add_rows(rows, self._everything, beta * self._given, np.zeros(len(w))),
-            "longest_max": lengths.max(),
+            "sizes_max": column_sizes(rows),
         }
 
     def certify(self, rows, w, about, total, floor):
@@ -74,8 +73,7 @@ def certified(objective, w, mean_row, total):
         about = mean_row @ w
         seen = yield Round("margins", (w, about), w)
         if seen["least_min"] <= 0.0:
-            longest = seen["longest_max"]
-            proved = inseparable(np.array([seen["beta"]]), seen["pressure"] @ seen["pressure"], longest)
+            proved = inseparable(seen["beta"], seen["pressure"], seen["sizes_max"])
             return Solution(w, None, np.inf, np.inf, status=Status.INFEASIBLE if proved else None)
         w = objective.feasible_scale_of(w @ w, seen["least_min"], seen, about) * w
         floor = 1.0

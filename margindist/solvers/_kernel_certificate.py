@@ -68,7 +68,7 @@ _UNIT = 2.0**-53
 _SUM = 6.0  # error of a sum of n products, in units of √n
 _VALUE = 64.0  # error of a kernel value, in units of its rounding
 _SHARES = (1.0, 0.99, 0.95, 0.9, 0.8, 0.65, 0.5, 0.35, 0.2, 0.1)  # of the multipliers, for a bound
-_LONGEST = 1e7  # a hard margin needs weights at least this long: half the digits of a Gram matrix are those of squares
+_LARGEST = 1e7  # what a hard margin is added up from: half the digits of a Gram matrix are those of squares
 _MOSTLY = 10.0  # times the error of the value, which is in the gap twice
 _IMMATERIAL = 1e-11  # relative error of an objective's value that is not worth a word
 
@@ -232,7 +232,8 @@ def inseparable_rows(gram, signs, beta):
     used = np.flatnonzero(beta)
     signed = (signs * beta)[used]
     gram.add_columns(used, signed, image := np.zeros(gram.n))
-    return inseparable(beta, signed @ image[used], gram.diagonal.max(), _LONGEST)
+    length = np.sqrt([max(0.0, signed @ image[used])])  # the one thing that is known of all columns
+    return inseparable(beta.sum(), length, np.sqrt([gram.diagonal.max()]), _LARGEST)
 
 
 class _Candidate:

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margindist.spaces.rows import add_rows, scores, squares
+from margindist.spaces.rows import add_rows, column_sizes, scores, squares
 
 _ROUNDING = 1e-11  # relative error of an objective's value that is not in its gap, but matters beside other values
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
 _LEAST_GAP = 4 * np.finfo(float).eps  # of an objective's value: a smaller gap is all rounding
-_LONGEST = 1e9  # a hard margin needs weights at least this long (in units of the longest row): not separable
+_LARGEST = 1e9  # a hard margin of 1 that is added up from terms at least this large, or there is none: not separable
 
 # A solver calls ``report(iteration, coef, objective, gap)`` once per iteration; True asks it to stop.
 Report = Callable[[int, np.ndarray, float, float], bool]
@@ -146,8 +146,7 @@ def certify(problem, coef, margins, beta):
     if objective.hard:
         if margins.min() <= 0.0:
             pull = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros_like(coef))
-            squares(rows, lengths := np.empty(len(signs)))
-            status = Status.INFEASIBLE if inseparable(beta, pull @ pull, lengths.max()) else None
+            status = Status.INFEASIBLE if inseparable(beta.sum(), pull, column_sizes(rows)) else None
             return Solution(coef, beta, np.inf, np.inf, status=status)
         scale = objective.feasible_scale(coef @ coef, margins, weights)
         coef, margins = scale * coef, np.maximum(scale * margins, 1.0)
@@ -175,15 +174,17 @@ def rounding_floor(problem, found):
     return relative(0.5 * (errors**2 @ lengths), found.objective)
 
 
-def inseparable(beta, square, longest_square, longest=_LONGEST):
-    """Tell whether multipliers prove that a hard margin needs extremely long weights, from ‖Σβyx‖² and the rows' max.
+def inseparable(mass, pull, sizes, largest=_LARGEST):
+    """Tell whether multipliers prove that a hard margin needs extremely large weights.
 
-    Margins of at least 1 give Σβ ≤ w·Σβyx, so that ‖w‖ ≥ Σβ / ‖Σβyx‖. What counts as extreme must be out of reach of
-    rounding only: rows with one large column in common are separated by weights that are long beside it.
+    Margins of at least 1 give Σβ ≤ w·Σβyx ≤ Σ_j |w_j|s_j · max_j |Σβyx_j|/s_j, where ``mass`` is Σβ, ``pull`` is Σβyx
+    and s_j the largest value of column j: the terms that a margin is added up from have to be as large as Σβ divided by
+    the last factor. Each column counts by its own size: beside large columns, a small one that separates the rows, or
+    the constant one, would look like rounding. ``largest`` must be out of reach of all weights that are of any use.
     """
-    if not np.isfinite(square) or not beta.any():
+    if not (0.0 < mass < np.inf) or not np.isfinite(pull).all():
         return False
-    return bool(beta.sum() * np.sqrt(longest_square) >= longest * np.sqrt(max(0.0, square)))
+    return bool((largest * np.abs(pull) <= mass * sizes).all())
 
 
 def better(best, now):

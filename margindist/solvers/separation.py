@@ -8,7 +8,8 @@ At the minimum, w = Σ λ_i z_i has z_i·w ≥ 1 − Σλ for every row, with eq
 rows, and is the normal of their maximum margin, or the value is 0: Σλ = 1 and w = 0, multipliers that prove that no
 weights separate them. Lawson and Hanson's active set method takes finitely many steps, about as many as columns, and
 decides down to margins of about the root of the rounding error. Where that is not enough, z_i = y_i x_i / ‖x_i‖ are
-tried: any positive factors leave the question the same, and short rows then count as much as long ones.
+tried, then the same with every column divided by its largest value: any positive factors leave the question the same,
+and short rows then count as much as long ones, small columns (the constant one among them) as much as large ones.
 
 Fewer rows than columns are replaced by their coordinates in an orthonormal basis of their span.
 """
@@ -17,7 +18,7 @@ import numpy as np
 from scipy.linalg import qr
 
 from margindist.solvers._solution import Status, certify, conclude
-from margindist.spaces.rows import add_rows, dense_matrix, n_columns, n_rows, scores
+from margindist.spaces.rows import add_rows, column_sizes, dense_matrix, n_columns, n_rows, scores
 
 _MOST_OPERATIONS = 10**8  # rows times columns times steps: about a tenth of a second
 _STEPS_PER_ROW = 3
@@ -47,22 +48,35 @@ def solve(problem, options, start=None):
     """
     rows, signs = problem.space, problem.signs
     signed = signs[:, None] * dense_matrix(rows)
-    if signed.shape[0] < signed.shape[1]:
-        signed = np.ascontiguousarray(qr(signed.T, mode="r", check_finite=False)[0][: len(signed)].T)
-    lengths = np.sqrt(np.einsum("ij,ij->i", signed, signed))
-    lengths[lengths == 0.0] = 1.0  # an empty row has no margin at all, and its multiplier alone proves it
-    for scales in (np.full(len(lengths), lengths.max()), lengths):
-        found = _separate(problem, signed, scales)
+    lengths = _lengths(signed)
+    as_it_is = np.ones(signed.shape[1])
+    for scales, sizes in [(np.full(len(lengths), lengths.max()), as_it_is), (lengths, as_it_is), (None, _sizes(rows))]:
+        found = _separate(problem, signed / sizes, scales, sizes)
         if np.isfinite(found.objective) or found.status is Status.INFEASIBLE:
             break
     return conclude(found, options.tol, Status.STALLED)
 
 
-def _separate(problem, signed, scales):
-    """Return what the rows, divided by these scales, prove."""
+def _lengths(signed):
+    lengths = np.sqrt(np.einsum("ij,ij->i", signed, signed))
+    lengths[lengths == 0.0] = 1.0  # an empty row has no margin at all, and its multiplier alone proves it
+    return lengths
+
+
+def _sizes(rows):
+    sizes = column_sizes(rows)
+    sizes[sizes == 0.0] = 1.0
+    return sizes
+
+
+def _separate(problem, signed, scales, sizes):
+    """Return what the rows prove, divided by these scales (None: by their lengths), their columns by these sizes."""
     from scipy.optimize import nnls  # takes a while to import, and few fits come here
 
     rows, signs = problem.space, problem.signs
+    scales = _lengths(signed) if scales is None else scales
+    if signed.shape[0] < signed.shape[1]:
+        signed = np.ascontiguousarray(qr(signed.T, mode="r", check_finite=False)[0][: len(signed)].T)
     system = np.vstack([signed.T / scales, np.ones(len(signs))])
     target = np.zeros(len(system))
     target[-1] = 1.0
@@ -71,7 +85,7 @@ def _separate(problem, signed, scales):
     except RuntimeError as error:
         raise FloatingPointError("rounding keeps active sets from settling") from error
     beta = shares / scales
-    w = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros(n_columns(rows)))
+    w = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros(n_columns(rows))) / sizes**2
     scores(rows, w, margins := np.empty(len(signs)))
     margins *= signs
     if (least := margins.min()) > 0.0:

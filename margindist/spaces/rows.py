@@ -524,6 +524,17 @@ def class_sums(rows, scales):
     return np.ascontiguousarray(sums if rows.bias == 0.0 else np.vstack([sums, rows.bias * scales.sum(axis=0)]))
 
 
+def column_sizes(rows):
+    """Return the largest absolute value in every column, the constant one included."""
+    if isinstance(rows, DenseRows):
+        sizes = np.maximum(rows.X.max(axis=0), -rows.X.min(axis=0)).astype(np.float64)
+    else:
+        begin, end = rows.indptr[0], rows.indptr[-1]
+        sizes = np.zeros(rows.n_features)
+        np.maximum.at(sizes, rows.indices[begin:end], np.abs(rows.data[begin:end]))
+    return np.append(sizes, abs(rows.bias)) if rows.bias != 0.0 else sizes
+
+
 def sum_of_squares(rows, weights):
     """Return the weighted sum of the squares of every column (without the constant one)."""
     if isinstance(rows, SparseRows):
