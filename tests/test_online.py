@@ -783,7 +783,7 @@ def test_the_warning_says_how_far_the_fit_came():
 @pytest.mark.parametrize("learner", [ALMAClassifier, MICRAClassifier])
 def test_passes_that_promise_nothing_end(learner, kernel):
     X, y = overlapping(n_samples=60)
-    with pytest.warns(ConvergenceWarning, match=r"passes \(more promised nothing\)"):
+    with pytest.warns(ConvergenceWarning, match=r"passes \((more promised nothing|no weights separate the classes)\)"):
         model = learner(kernel=kernel, random_state=0).fit(X, y)
     assert not model.converged_ and model.n_iter_ in (128, 256, 512)
     told = fit(learner(kernel=kernel, random_state=0, max_iter=600), X, y)
@@ -791,6 +791,20 @@ def test_passes_that_promise_nothing_end(learner, kernel):
     ends = [run.history_[-1] for run in (model, told)]
     bound, later = (end["margin"] / end["share"] * np.sqrt(end["n_updates"]) for end in ends)
     assert later < 1.5 * bound  # nothing was in sight
+
+
+@pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
+@pytest.mark.parametrize("learner", [PUMMAClassifier, ROMMAClassifier, ALMAClassifier, MICRAClassifier])
+def test_a_proof_that_no_weights_separate_the_rows_ends_passes(learner, form):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 300))  # fewer rows than columns: but for the first they are separable
+    y = np.arange(60) % 2
+    X[0] = (X[1] + X[3]) / 2.0  # between two of the other class
+    model = learner(random_state=0)
+    with pytest.warns(ConvergenceWarning, match=r"128 passes \(no weights separate the classes\) .* Set soft_margin"):
+        model.fit(form(X), y)
+    assert model.n_iter_ == 128
+    assert fit(learner(random_state=0), X[1:], y[1:]).converged_
 
 
 def test_small_margins_take_their_passes():

@@ -278,11 +278,14 @@ class _OnlineClassifier(MarginClassifier):
             norm = " (with p=2)" if "p" in _parameter_names(type(self)) else ""
             least = min((run.history[-1] for run in runs if not run.converged), key=lambda end: end["share"])
             limit = "more promised nothing" if self.max_iter is None else f"max_iter={self.max_iter}"
+            advice = f"If the classes overlap, set soft_margin{norm} or a kernel; "
+            advice += "otherwise scale the features or set a larger max_iter."
+            if any(run.overlap for run in runs):
+                limit, advice = "no weights separate the classes", f"Set soft_margin{norm} or a kernel."
             warnings.warn(
                 f"{type(self).__name__} stopped after {least['n_iter']} passes ({limit}) and "
                 f"{least['n_updates']} steps with margins still too small: margin_ is {least['margin']:.3g}, "
-                f"margin_share_ {least['share']:.3g}. If the classes overlap, set soft_margin{norm} or a kernel; "
-                f"otherwise scale the features or set a larger max_iter.",
+                f"margin_share_ {least['share']:.3g}. {advice}",
                 ConvergenceWarning,
                 stacklevel=3,
             )

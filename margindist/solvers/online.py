@@ -39,7 +39,8 @@ method's kind can have on the rows seen: it is the length of a convex combinatio
 
 **No end in sight.** Where no classifier separates the rows, passes would never end, and their bound tells: after k
 steps it has fallen to about :math:`R\sqrt{c/k}`, as the methods' theorems say, and goes on falling. Where there is a
-margin, the bound stays above it, so that :math:`\sqrt k` times the bound grows. :class:`Evidence` looks at both.
+margin, the bound stays above it, so that :math:`\sqrt k` times the bound grows. :class:`Evidence` looks at both, and
+before it lets passes go on, it asks for a proof: whether any weights separate the rows does not depend on the method.
 """
 
 import time
@@ -48,6 +49,9 @@ from typing import NamedTuple
 import numpy as np
 
 from margindist.compilation import njit, overload
+from margindist.objectives import LDM
+from margindist.solvers import separation
+from margindist.solvers._solution import Options, Problem, Status
 from margindist.spaces.rows import n_columns, n_rows, row_dot, row_scatter, scores, squares
 
 _LIMIT = 1e14  # of ‖w‖²‖z‖²: a margin below 1e-7 of the rows' distances counts as none
@@ -796,6 +800,7 @@ class Run(NamedTuple):
 
     converged: bool  # a pass found no margin too small
     history: np.ndarray  # of RECORD; the last one is the end
+    overlap: bool = False  # the passes ended because no weights separate the rows, which is proved
 
 
 def next_due(due, growth):
@@ -817,13 +822,14 @@ class Evidence:
     """Whether passes that nobody limited lead anywhere; it is looked at after 1, 2, 4, ... of them.
 
     They do if all margins were positive once. Otherwise √k times the bound has to grow, and a time comes when even
-    that is not enough.
+    that is not enough. ``overlaps()`` tells whether it is proved that margins cannot all be positive.
     """
 
-    def __init__(self, method):
-        hard = method.soft == 0.0
-        self.first, self.last = (_FIRST_LOOK, _LAST_LOOK) if hard else (_FIRST_SOFT_LOOK, _LAST_SOFT_LOOK)
-        self.separated, self.bounds = False, {}
+    def __init__(self, method, overlaps):
+        self.hard = method.soft == 0.0
+        self.first, self.last = (_FIRST_LOOK, _LAST_LOOK) if self.hard else (_FIRST_SOFT_LOOK, _LAST_SOFT_LOOK)
+        self.separated, self.overlap, self.bounds = False, False, {}
+        self._overlaps = overlaps
 
     def is_against(self, n_iter, share, track):
         """Take note of the end of a pass; tell whether more of them are in vain."""
@@ -831,8 +837,10 @@ class Evidence:
         self.bounds[n_iter] = np.sqrt(track.square * track.n_updates) / track.mass if track.mass > 0.0 else np.inf
         if self.separated or n_iter < self.first:
             return False
+        if self.hard and n_iter == self.first:
+            self.overlap = self._overlaps()
         grows = self.bounds[n_iter] > _IN_SIGHT * self.bounds[n_iter // _LOOK_BACK]
-        return not grows or n_iter >= self.last
+        return self.overlap or not grows or n_iter >= self.last
 
 
 def is_power_of_two(number):
@@ -848,7 +856,7 @@ def next_power_of_two(number):
 def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
     """Repeat passes until one finds no margin too small; return how it went and the state for later rows."""
     learner = Rows(method, rows, signs, state)
-    found = repeat(method, learner.learn, learner.lowest, entry(state.track), len(signs), max_iter, seed, growth)
+    found = repeat(method, learner, entry(state.track), max_iter, seed, growth)
     return found, state._replace(soft_coefs=np.zeros(0))
 
 
@@ -870,18 +878,31 @@ class Rows:
         w_norm = np.hypot(w_norm, np.sqrt(method.soft * entry(state.track).soft_square))
         return _margins(method, self.rows, self.signs, state).min(), w_norm
 
+    def overlap(self):
+        """Tell whether it is proved that no weights separate the rows; False where the proof would take too long."""
+        rows = self.rows._replace(bias=1.0 if getattr(self.method, "lifted", True) else 0.0)
+        if not separation.affordable(rows):
+            return False
+        try:
+            hard_margin = Problem(LDM(np.inf, 0.0, 0.0), rows, self.signs, np.ones(len(self.signs)))
+            return separation.solve(hard_margin, Options(tol=1.0)).status is Status.INFEASIBLE
+        except (ArithmeticError, np.linalg.LinAlgError):
+            return False
 
-def repeat(method, learn, lowest, track, n_samples, max_iter, seed, growth):
+
+def repeat(method, learner, track, max_iter, seed, growth):
     """Repeat passes until one finds no margin too small; return how it went.
 
-    ``learn(orders)`` does what :func:`learn_passes` does, ``lowest()`` returns the smallest y(w·x + b) and the length
-    of w. A pass that finds a margin too small but can make no step would be repeated for ever, so it ends the run too;
-    without a limit (None), so does :class:`Evidence` that more are in vain. Passes whose numbers grow by the factor
-    ``growth`` are recorded, so that the records of a long run cost next to nothing.
+    The learner's ``learn(orders)`` does what :func:`learn_passes` does, ``lowest()`` returns the smallest y(w·x + b)
+    and the length of w, ``overlap()`` whether it is proved that margins cannot all be positive. A pass that finds a
+    margin too small but can make no step would be repeated for ever, so it ends the run too; without a limit (None), so
+    does :class:`Evidence` that more are in vain. Passes whose numbers grow by the factor ``growth`` are recorded, so
+    that the records of a long run cost next to nothing.
     """
+    n_samples = len(learner.signs)
     order_of_pass = orders(n_samples, seed)
     history, seconds, n_iter, due = [], 0.0, 0, 1
-    most, evidence = (max_iter, None) if max_iter is not None else (MOST_PASSES, Evidence(method))
+    most, evidence = (max_iter, None) if max_iter is not None else (MOST_PASSES, Evidence(method, learner.overlap))
     longest_run = max(1, _ORDERS // n_samples)
     going_on = True
     while going_on:
@@ -889,21 +910,21 @@ def repeat(method, learn, lowest, track, n_samples, max_iter, seed, growth):
         n_passes = min(until - n_iter, longest_run)
         some_orders = np.array([next(order_of_pass).copy() for _ in range(n_passes)])
         start = time.thread_time()
-        n_passes, n_short, going_on = learn(some_orders)
+        n_passes, n_short, going_on = learner.learn(some_orders)
         seconds += time.thread_time() - start
         n_iter += n_passes
         going_on = going_on and n_iter < most
         look = going_on and evidence is not None and is_power_of_two(n_iter)
         if not (n_iter == due or look or not going_on):
             continue
-        now = record(n_iter, seconds, *lowest(), track)
+        now = record(n_iter, seconds, *learner.lowest(), track)
         if look:
             going_on = not evidence.is_against(n_iter, now[-1], track)
         if n_iter == due or not going_on:
             history.append(now)
         if n_iter == due:
             due = next_due(due, growth)
-    return Run(n_short == 0, np.array(history, RECORD))
+    return Run(n_short == 0, np.array(history, RECORD), evidence is not None and evidence.overlap)
 
 
 def record(n_iter, seconds, lowest, w_norm, track):

@@ -227,10 +227,7 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
         squares = gram.diagonal().copy()
         learners = zip(signs, coef, owners, state.pair, state.tracks)
         learners = [_Products.new(method, gram, squares, *learner) for learner in learners]
-        runs = [
-            repeat(method, learner.learn, learner.lowest, entry(learner.tracks), m, max_iter, seed, growth=2.0)
-            for learner in learners
-        ]
+        runs = [repeat(method, learner, entry(learner.tracks), max_iter, seed, growth=2.0) for learner in learners]
     else:
         runs = _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, seed)
     used = _used(coef, owners)
@@ -253,7 +250,7 @@ def run_linear(method, rows, signs, state, max_iter, seed=None):
     if method.p != 2.0 or m * m > max(_FEW_ROWS**2, n_stored(rows)):
         return online.run(method, rows, signs, state, max_iter, seed)
     learner = _InTurn(online.Rows(method, rows, signs, state), -(-m // BLAS))
-    found = repeat(method, learner.learn, learner.lowest, entry(state.track), m, max_iter, seed, growth=1.1)
+    found = repeat(method, learner, entry(state.track), max_iter, seed, growth=1.1)
     learner.end()
     return found, state._replace(soft_coefs=np.zeros(0))
 
@@ -263,6 +260,7 @@ class _InTurn:
 
     def __init__(self, by_rows, n_passes):
         self._by_rows, self._now, self._left = by_rows, by_rows, int(n_passes)
+        self.signs = by_rows.signs
         self._largest = None  # squared length of a row
 
     def learn(self, some_orders):
@@ -301,6 +299,10 @@ class _InTurn:
     def lowest(self):
         """Return the smallest y(w·x + b) and the length of w, the constant column not counted."""
         return self._now.lowest()
+
+    def overlap(self):
+        """Tell whether it is proved that no weights separate the rows."""
+        return self._by_rows.overlap()
 
     def end(self):
         """Bring the rows' learner up to date."""
@@ -373,6 +375,10 @@ class _Products(NamedTuple):
         margins = self.signs * (self.coef @ self.gram + track.bias + self.method.soft * own)
         return margins.min(), _length(track)
 
+    def overlap(self):
+        """Return False: of kernels, most of which separate any rows, no proof is asked."""
+        return False
+
 
 @njit(cache=True, nogil=True)
 def _learn_passes(method, gram, squares, orders, signs, values, fresh, coef, owners, pair, tracks, most_cancels):
@@ -422,7 +428,7 @@ def _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, seed
     histories, seconds, due, active = [[] for _ in signs], 0.0, 1, np.arange(len(signs))
     converged = np.zeros(len(signs), dtype=bool)
     most = MOST_PASSES if max_iter is None else max_iter
-    evidence = [Evidence(method) for _ in signs]
+    evidence = [Evidence(method, lambda: False) for _ in signs]
     before, start = _n_updates(state), time.thread_time()
     for n_iter, order in zip(range(1, most + 1), orders(X.shape[0], seed)):
         n_short = _pass(method, kernel, X, order, signs, coef, owners, state, active)
