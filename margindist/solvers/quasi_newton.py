@@ -10,7 +10,8 @@ touches it at the present scores (the runner-up r_i held) is replaced by its Mor
 What differs is when things happen. *The runner-up follows every step*, not every round of a convex problem, so that no
 work is done for an upper side that is out of date. And a step needs no Hessian: its direction is that of L-BFGS, which
 begins with the diagonal blocks I + Σ_i J_ll x_i x_i', one per class, factorised (of some rows only, where many; of many
-columns their diagonal). A step is two products with the rows, where a Newton step by conjugate gradients is ten.
+columns their diagonal), and scaled by what the last step tells of the curvature (Shanno & Phua 1978): kinks that lie
+close together bend the function more than the block of one point. A step is two products with the rows, where a Newton step by conjugate gradients is ten.
 Once the gradient is small beside the gap, the v_i are the next multipliers, and the widths are narrowed if the gap has
 not fallen much.
 
@@ -50,6 +51,7 @@ from margindist.spaces.rows import (
     n_rows,
     squares,
     take_rows,
+    without_zeros,
 )
 
 _MOST_STEPS = 1000
@@ -63,6 +65,7 @@ _FALLING = 0.9  # of the first slope along a step: the most that may be left of 
 _RISING = 0.5  # and the most that it may rise to
 _TRIALS = 30  # along a step
 _FRESH = 25  # steps that factors serve
+_RESCALED = 5  # steps after which it is asked again by how much factors are too large or too small
 _STALLED = 150  # steps in which neither the gap was halved nor the value fell by a hundredth
 _LARGEST_FACTORS = 5 * 10**7  # entries of all factors
 _FACTOR_ROWS, _ROWS_PER_COLUMN = 2000, 3  # rows that a factor is made of, at most,
@@ -88,7 +91,7 @@ def solve(problem, options):
         "Settled" if and only if the gap is as asked for.
     """
     objective, rows, codes, weights = problem
-    place = in_memory(rows, codes, weights, options.n_jobs)
+    place = in_memory(without_zeros(rows), codes, weights, options.n_jobs)
     try:
         return _solve(place, objective, int(codes.max()) + 1, options, None, in_files=False)
     finally:
@@ -214,7 +217,7 @@ class _Model:
         self._most = max(_FACTOR_ROWS, _ROWS_PER_COLUMN * d)
         self._share = n_classes / _BENT_CLASSES * self._most / shape["rows"]
         self._pairs, self._last = [], None
-        self._apply, self._age = None, 0
+        self._apply, self._scale, self._age = None, 1.0, 0
 
     def forget(self, everything):
         """Note that the function changes: the last gradient is no longer its own; nor, if so, is anything else."""
@@ -229,6 +232,9 @@ class _Model:
         self._last = W, G
         if self._apply is None or self._age == _FRESH:
             yield from self._renew()
+        if self._pairs and self._age % _RESCALED == 0:
+            _, change, product = self._pairs[-1]
+            self._scale = product / np.vdot(change, self._apply(change))
         self._age += 1
         dW = -self._times_inverse(G)
         if not np.vdot(G, dW) < 0.0:  # all rounding
@@ -247,7 +253,7 @@ class _Model:
         for step, change, product in reversed(self._pairs):
             shares.append(np.vdot(step, R) / product)
             R -= shares[-1] * change
-        R = self._apply(R)
+        R = self._scale * self._apply(R)
         for (step, change, product), share in zip(self._pairs, reversed(shares), strict=True):
             R += (share - np.vdot(change, R) / product) * step
         return R

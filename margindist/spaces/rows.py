@@ -31,6 +31,7 @@ _WORTH_PASSES = 2 * 10**5  # stored values, and five per row: below, passes coul
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
 _COMMON = 12  # of so many rows one at least has a column that is taken for dense in inner products
+_MOSTLY_ZEROS = 0.25  # share of other values up to which dense rows are read faster as sparse ones
 _MOST_SPREAD = 1 << 24  # values of sparse rows, zeros included, that are held as an array for a product
 
 
@@ -134,10 +135,17 @@ def _dense_dot(rows, i, w):
 
 
 def _sparse_dot(rows, i, w):
-    total = rows.bias * w[-1]
-    for k in range(rows.indptr[i], rows.indptr[i + 1]):
-        total += rows.data[k] * w[rows.indices[k]]
-    return total
+    begin, end = rows.indptr[i], rows.indptr[i + 1]
+    rest = end - (end - begin) % 4
+    s0 = s1 = s2 = s3 = 0.0  # four sums need not wait for each other
+    for k in range(begin, rest, 4):
+        s0 += rows.data[k] * w[rows.indices[k]]
+        s1 += rows.data[k + 1] * w[rows.indices[k + 1]]
+        s2 += rows.data[k + 2] * w[rows.indices[k + 2]]
+        s3 += rows.data[k + 3] * w[rows.indices[k + 3]]
+    for k in range(rest, end):
+        s0 += rows.data[k] * w[rows.indices[k]]
+    return rows.bias * w[-1] + ((s0 + s1) + (s2 + s3))
 
 
 def _dense_add(rows, i, scale, w):
@@ -308,11 +316,19 @@ def row_scatter(rows, i, values, columns):
 
 
 _VECTORISED = {"fastmath": {"reassoc", "contract"}}
+# Sums of values from all over an array stay scalar: on some processors the instruction that gathers several at once
+# takes five times as long as one after the other, and on the others it gains little.
+_SCALAR = {"fastmath": {"contract"}}
 
 
 @overload(row_dot, jit_options=_VECTORISED)
 def _compiled_dot(rows, i, w):
-    return _DOT[rows.instance_class]
+    return _dense_dot if rows.instance_class is DenseRows else None
+
+
+@overload(row_dot, jit_options=_SCALAR)
+def _compiled_sparse_dot(rows, i, w):
+    return _sparse_dot if rows.instance_class is SparseRows else None
 
 
 @overload(row_add, jit_options=_VECTORISED)
@@ -327,7 +343,12 @@ def _compiled_square(rows, i):
 
 @overload(row_scores, jit_options=_VECTORISED)
 def _compiled_scores(rows, i, W, out):
-    return _SCORES[rows.instance_class]
+    return _dense_scores if rows.instance_class is DenseRows else None
+
+
+@overload(row_scores, jit_options=_SCALAR)
+def _compiled_sparse_scores(rows, i, W, out):
+    return _sparse_scores if rows.instance_class is SparseRows else None
 
 
 @overload(row_add_outer, jit_options=_VECTORISED)
@@ -454,6 +475,16 @@ def matrix(rows):
         return dense_matrix(rows)
     X = as_matrix(rows).astype(np.float64, copy=False)
     return sp.csr_matrix(sp.hstack([X, np.full((X.shape[0], 1), rows.bias)])) if rows.bias != 0.0 else X
+
+
+def without_zeros(rows):
+    """Return rows of which few values are stored: dense ones that are mostly zeros become sparse, in less memory.
+
+    Products with a few columns are bound by what is read.
+    """
+    if isinstance(rows, SparseRows) or are_few(rows) or np.count_nonzero(rows.X) > _MOSTLY_ZEROS * rows.X.size:
+        return rows
+    return as_rows(sp.csr_matrix(rows.X))._replace(bias=rows.bias)
 
 
 def gram_diagonal(rows, which, weights):
