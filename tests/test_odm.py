@@ -19,7 +19,7 @@ from margindist.margins import generalization_bound, margins
 from margindist.objectives import ODM, coordinate_step, piecewise_quadratic
 from margindist.solvers import _class_blocks, coordinate_descent, multiclass, newton, proximal_newton, quasi_newton
 from margindist.solvers._solution import Options, Problem, Status, certify
-from margindist.spaces.rows import all_scores, as_rows, dense_matrix, matrix, n_columns
+from margindist.spaces.rows import SparseRows, all_scores, as_rows, dense_matrix, matrix, n_columns, without_zeros
 from tests.reference import odm as reference
 
 GRID = [(lam, mu, theta) for lam in (1.0, 2.0**10, 2.0**20) for mu, theta in ((0.2, 0.8), (0.8, 0.2), (1.0, 0.0))]
@@ -792,6 +792,23 @@ def test_quasi_newton_steps_are_certified_like_rounds(many_columns):
     assert found.objective == pytest.approx(0.5 * np.sum(found.coef**2) + true) and loss == pytest.approx(true)
     scores[np.arange(len(codes)), codes] = -np.inf
     assert np.array_equal(found.dual.rival, scores.argmax(axis=1))  # the upper side touches at these weights
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_dense_rows_of_zeros_are_read_as_sparse_ones(many_columns, dtype):
+    X, codes = many_columns
+    X = np.where(np.abs(X) > 1.2, X, 0.0).astype(dtype)[:, :200]  # one value in twenty is left
+    assert isinstance(without_zeros(as_rows(X)), SparseRows)
+    full = as_rows(X + 1.0)
+    assert without_zeros(full) is full
+    fits = [
+        quasi_newton.solve(
+            Problem(ODM(500.0, 0.4, 0.2), as_rows(rows, True), codes, np.ones(len(codes))), Options(1e-6)
+        )
+        for rows in (X, sp.csr_array(X))
+    ]
+    np.testing.assert_array_equal(fits[0].coef, fits[1].coef)
+    assert fits[0].gap <= 1e-6
 
 
 def test_quasi_newton_steps_come_first_and_hand_over(many_columns):

@@ -11,7 +11,8 @@ What differs is when things happen. *The runner-up follows every step*, not ever
 work is done for an upper side that is out of date. And a step needs no Hessian: its direction is that of L-BFGS, which
 begins with the diagonal blocks I + Σ_i J_ll x_i x_i', one per class, factorised (of some rows only, where many; of many
 columns their diagonal), and scaled by what the last step tells of the curvature (Shanno & Phua 1978): kinks that lie
-close together bend the function more than the block of one point. A step is two products with the rows, where a Newton step by conjugate gradients is ten.
+close together bend the function more than the blocks at one point do. A step is two products with the rows, where a
+Newton step by conjugate gradients is ten.
 Once the gradient is small beside the gap, the v_i are the next multipliers, and the widths are narrowed if the gap has
 not fallen much.
 
