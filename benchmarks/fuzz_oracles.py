@@ -65,6 +65,16 @@ class Problem:
         inner = gamma * (self.rows @ self.rows.T) + offset
         return np.maximum(*(abs(_of_inner(inner + e, self.parameters) - self._gram) for e in (error, -error)))
 
+    def distance_error(self, eps):
+        """Return how far values of the RBF kernel can be off where that is less than ``eps`` of the largest value, 1.
+
+        There distances from inner products of centred rows will do: they lose eps times the squared lengths.
+        """
+        squares = ((self.rows - self.rows.mean(axis=0)) ** 2).sum(axis=1)
+        size = LONG(self._gamma) * (squares[:, None] + squares)
+        error = np.abs(self._gram) * size
+        return np.where(error < 1, (self.rows.shape[1] + 2) * LONG(eps) * error, 0)
+
     def gamma(self):
         """Return the number gamma stands for."""
         gamma = self.parameters.get("gamma")
@@ -226,13 +236,15 @@ def msvmav(problem, point, signs):
 def score_errors(problem, point, eps):
     """Return how far scores can be off by what rounding to a relative ``eps`` does to sums of kernel values.
 
-    And to the inner products that these are made of, where they can cancel.
+    And to the inner products that these are made of, where they can cancel, and to distances in values next to nothing.
     """
     if problem.kernel == "linear":
         return np.zeros(len(point.scores))
     errors = len(point.coef) * eps * np.abs(problem.gram())
     if problem.kernel in INNER:
         errors = errors + problem.gram_error(eps)
+    elif problem.kernel == "rbf":
+        errors = errors + problem.distance_error(eps)
     return errors @ np.abs(point.coef)
 
 
