@@ -48,33 +48,24 @@ def solve(problem, options, start=None):
     """
     rows, signs = problem.space, problem.signs
     signed = signs[:, None] * dense_matrix(rows)
-    lengths = _lengths(signed)
-    as_it_is = np.ones(signed.shape[1])
-    for scales, sizes in [(np.full(len(lengths), lengths.max()), as_it_is), (lengths, as_it_is), (None, _sizes(rows))]:
-        found = _separate(problem, signed / sizes, scales, sizes)
+    sizes = column_sizes(rows)
+    sizes[sizes == 0.0] = 1.0
+    as_they_are = np.ones(len(sizes))
+    for columns, equally_long in [(as_they_are, False), (as_they_are, True), (sizes, True)]:
+        found = _separate(problem, signed / columns, columns, equally_long)
         if np.isfinite(found.objective) or found.status is Status.INFEASIBLE:
             break
     return conclude(found, options.tol, Status.STALLED)
 
 
-def _lengths(signed):
-    lengths = np.sqrt(np.einsum("ij,ij->i", signed, signed))
-    lengths[lengths == 0.0] = 1.0  # an empty row has no margin at all, and its multiplier alone proves it
-    return lengths
-
-
-def _sizes(rows):
-    sizes = column_sizes(rows)
-    sizes[sizes == 0.0] = 1.0
-    return sizes
-
-
-def _separate(problem, signed, scales, sizes):
-    """Return what the rows prove, divided by these scales (None: by their lengths), their columns by these sizes."""
+def _separate(problem, signed, columns, equally_long):
+    """Return what the signed rows prove, whose columns have been divided by ``columns``."""
     from scipy.optimize import nnls  # takes a while to import, and few fits come here
 
     rows, signs = problem.space, problem.signs
-    scales = _lengths(signed) if scales is None else scales
+    lengths = np.sqrt(np.einsum("ij,ij->i", signed, signed))
+    lengths[lengths == 0.0] = 1.0  # an empty row has no margin at all, and its multiplier alone proves it
+    scales = lengths if equally_long else np.full(len(lengths), lengths.max())
     if signed.shape[0] < signed.shape[1]:
         signed = np.ascontiguousarray(qr(signed.T, mode="r", check_finite=False)[0][: len(signed)].T)
     system = np.vstack([signed.T / scales, np.ones(len(signs))])
@@ -85,7 +76,7 @@ def _separate(problem, signed, scales, sizes):
     except RuntimeError as error:
         raise FloatingPointError("rounding keeps active sets from settling") from error
     beta = shares / scales
-    w = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros(n_columns(rows))) / sizes**2
+    w = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros(n_columns(rows))) / columns**2
     scores(rows, w, margins := np.empty(len(signs)))
     margins *= signs
     if (least := margins.min()) > 0.0:
