@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import os
+import re
 
 import pytest
 
@@ -102,4 +103,7 @@ def test_a_strict_script_knows_its_types(tmp_path):
     found, errors, _ = api.run(arguments)
     lines = [line for line in found.splitlines() if "Revealed type" in line]
     assert not errors and "error:" not in found, found
-    assert [line.split('"')[1] for line in lines] == EXPECTED
+    revealed = [line.split('"')[1] for line in lines]
+    revealed = [name.replace("builtins.", "").replace("numpy.ndarray[Any, Any]", ARRAY) for name in revealed]
+    revealed = [re.sub(r"^Union\[(\w+), (.*)\]$", r"\1 | \2", name) for name in revealed]
+    assert revealed == EXPECTED  # older versions of mypy and NumPy say the same at greater or lesser length

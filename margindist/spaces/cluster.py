@@ -163,7 +163,7 @@ class ClusterPlace:
                 if not fine:
                     failure = failure or answer
                 answers.append(answer)
-        except (OSError, RuntimeError, KeyError) as error:  # as Dask says that an actor is out of reach
+        except (OSError, RuntimeError, KeyError, ValueError) as error:  # as Dask says that an actor is out of reach
             if isinstance(error, ClusterError):
                 raise
             raise self._lost() from error
@@ -195,10 +195,9 @@ class ClusterPlace:
 
     def _drop_shares(self):
         """Have the shares that are left let go of rows and parts; nobody waits for their answer."""
-        with contextlib.suppress(OSError, RuntimeError):
-            if self._client.status == "running":
-                for share in self._shares.values():
-                    share.leave()
+        for share in self._shares.values() if self._client.status == "running" else ():
+            with contextlib.suppress(OSError, RuntimeError, ValueError):
+                share.leave()
         self._shares, self._futures = {}, []
 
     # ------------------------------------------------------------------ where the partitions are
