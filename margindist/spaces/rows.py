@@ -478,9 +478,9 @@ def matrix(rows):
 
 
 def without_zeros(rows):
-    """Return rows of which few values are stored: dense ones that are mostly zeros become sparse, in less memory.
+    """Return dense rows that are mostly zeros as sparse ones, other rows as they are.
 
-    Products with a few columns are bound by what is read.
+    Products with a few columns take as long as the rows take to read, which many of them make worth a smaller copy.
     """
     if isinstance(rows, SparseRows) or are_few(rows) or np.count_nonzero(rows.X) > _MOSTLY_ZEROS * rows.X.size:
         return rows
