@@ -28,6 +28,7 @@ KINDS = {
     "nan": "a number that is not finite",
     "prediction": "predictions, decision values and coefficients that do not belong together",
     "form": "dense, CSR, float32, float64, weights or copies give different models",
+    "worthless": "an objective above that of weights of zero, warned or not",
     "unsolved": "a warning or refusal on an ordinary problem with solver='auto'",
     "time": "more than 20 times the median of its size, or beyond the limit",
 }
@@ -393,11 +394,17 @@ def _check_objectives(fit, name, problem, found, pools):
             slack = VALUE_ROUNDING * value.scale + CANCELLATION * value.cancelled + value.unknown
             if name in ROUNDED:
                 slack += rounding(k, value, CANCELLATION)
+            rounded = slack
             if name in CERTIFIED:
                 slack += min(gap, 1.0) * abs(claimed)
             same = claimed == value.value or abs(claimed - value.value) <= slack
             if not same and not (fit.warned and np.isinf(claimed)):
                 fit.fail("value", f"objective_ {claimed:.12g}, by definition {float(value.value):.12g}, gap {gap:.1e}")
+            if name in ROUNDED and np.isfinite(claimed):
+                nothing = [oracles.weights_of_zero(point) for point in found]
+                zero = oracles.odm_joint(problem, nothing) if joint else OBJECTIVES[name](problem, nothing[k], signs[k])
+                if claimed > zero.value + rounded:
+                    fit.fail("worthless", f"objective_ {claimed:.12g}, with weights of zero {float(zero.value):.12g}")
         if name in CERTIFIED and not joint:
             # A gap of 1 beside an objective of 1e24 does not tell a bound of 0 from one of -1e8: it has 16 digits.
             bound = claimed - gap * abs(claimed) - 4.0 * EPSILON * (1.0 + gap) * abs(claimed)

@@ -143,6 +143,11 @@ def points(problem, model):
     return found
 
 
+def weights_of_zero(point):
+    """Return the point that does without weights, of as many rows and coefficients."""
+    return Point(LONG(0), np.zeros_like(point.scores), LONG(0), np.zeros_like(point.coef))
+
+
 # ---------------------------------------------------------------------- objectives, from PAPERS
 
 
@@ -284,6 +289,7 @@ def _sum(*terms):
 # ---------------------------------------------------------------------- a generic solver, for upper bounds
 
 MOST_REFERENCE = 60  # rows and columns up to which the generic solver is asked
+MOST_SECONDS = 20.0  # for linear programming, which can go round in circles
 
 
 def reference(problem, name, signs):
@@ -312,7 +318,13 @@ def largest_term(problem, signs):
     d = features.shape[1]  # the least margin of weights within [-1, 1] shall be as large as can be
     target, ones = np.append(np.zeros(d), -1.0), np.ones((len(features), 1))
     bounds = [(-1.0, 1.0)] * d + [(0.0, 1.0)]
-    found = linprog(target, A_ub=np.hstack([-features, ones]), b_ub=np.zeros(len(features)), bounds=bounds)
+    found = linprog(
+        target,
+        A_ub=np.hstack([-features, ones]),
+        b_ub=np.zeros(len(features)),
+        bounds=bounds,
+        options={"time_limit": MOST_SECONDS},  # what it has found by then counts: the margins below are computed anew
+    )
     if found.x is None:
         return np.inf
     least = (features.astype(LONG) @ found.x[:d].astype(LONG)).min()

@@ -332,17 +332,6 @@ def test_a_fold_that_cannot_be_fitted_is_scored_nan():
         ours.set_params(cv=folds[:1]).fit(X, y)
 
 
-def test_an_indefinite_kernel_is_scored_nan_where_a_fit_refuses_it():
-    X, y = problem(2)
-    Cs = [1e-3, 0.5, 1e4]
-    ours = LSSVMClassifierCV(Cs=Cs, kernel="sigmoid", gammas=[2.0])
-    peer = GridSearchCV(LSSVMClassifier(kernel="sigmoid", gamma=2.0), {"C": Cs})
-    nan_like_a_search(ours, peer, X, y, "positive semi-definite", FitFailedWarning)
-    assert np.isnan(ours.cv_results_["mean_test_score"]).any()
-    with pytest.raises(ValueError, match="positive semi-definite"):
-        LSSVMClassifier(kernel="sigmoid", gamma=2.0).path(X, y, Cs)
-
-
 def test_scores_that_need_probabilities_are_nan():
     X, y = problem(2)
     search, classifier, points = SEARCHES["lssvm"]
@@ -369,8 +358,9 @@ def test_the_columns_of_parameters_are_those_of_a_search(gammas):
         (LDMClassifier, LDMClassifierCV, {"C": [1.0, 10.0], "lambda1": [0.25], "lambda2": [0.25]}),
         (ODMClassifier, ODMClassifierCV, {"lam": [16.0, 256.0], "mu": [0.4], "theta": [0.2]}),
         (MSVMAvClassifier, MSVMAvClassifierCV, {"alpha": [64.0], "beta": [0.2, 1.0]}),
+        (LSSVMClassifier, LSSVMClassifierCV, {"C": [0.01, 1.0, 100.0]}),
     ],
-    ids=["LDM", "ODM", "MSVMAv"],
+    ids=["LDM", "ODM", "MSVMAv", "LSSVM"],
 )
 def test_kernels_that_are_not_positive_definite_score_as_in_grid_search(classifier, search, grid):
     X, y = load_breast_cancer(return_X_y=True)

@@ -9,7 +9,7 @@ from sklearn.datasets import load_iris
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, MSVMAvClassifier, ODMClassifier
+from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, LSSVMClassifier, MSVMAvClassifier, ODMClassifier
 from margindist.kernels import Kernel, exponentials, resolve_gamma
 from margindist.objectives import ODM
 from margindist.spaces import gram as gram_module
@@ -236,7 +236,9 @@ def test_scale_of_entries_that_are_all_alike_is_one():
 @pytest.mark.filterwarnings(
     "ignore:.*negative eigenvalues:UserWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )
-@pytest.mark.parametrize("estimator", [LDMClassifier, ODMClassifier, MSVMAvClassifier, KOMDClassifier, FMMClassifier])
+@pytest.mark.parametrize(
+    "estimator", [LDMClassifier, ODMClassifier, MSVMAvClassifier, KOMDClassifier, FMMClassifier, LSSVMClassifier]
+)
 def test_weight_two_is_the_row_twice_under_an_indefinite_kernel(estimator, rng):
     X = rng.standard_normal((60, 3))
     y, weights = X[:, 0] * X[:, 1] > 0.0, rng.integers(1, 3, 60)

@@ -169,8 +169,34 @@ def test_messages(problem):
     X, y, _ = problem
     with pytest.raises(ValueError, match="solver='cg' works with kernel='linear' only, got kernel='rbf'"):
         LSSVMClassifier(kernel="rbf", solver="cg").fit(X, y)
-    with pytest.raises(ValueError, match="kernel must be positive semi-definite"):
-        LSSVMClassifier(C=1e3, kernel="precomputed").fit(-(X @ X.T), y)
+
+
+def long_least_squares(K, alphas, bias, y, C):
+    """The value and the gradient (in the bias and in the scores of the rows) of the kernel's problem."""
+    scores = K @ alphas
+    errors = 1.0 - y * (scores + bias)
+    return 0.5 * alphas @ scores + 0.5 * C * errors @ errors, (C * y @ errors, alphas - C * y * errors)
+
+
+@pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])  # K + I/C is positive definite for the least: a saddle solves it
+def test_of_an_indefinite_kernel_the_positive_part_counts(C, rng):
+    X, y = rng.standard_normal((40, 3)), np.where(rng.random(40) < 0.5, -1.0, 1.0)
+    K = np.tanh(X @ X.T - 0.5)
+    with pytest.warns(UserWarning, match="negative eigenvalues"):
+        model = LSSVMClassifier(C, kernel="precomputed").fit(K, y)
+    values, vectors = np.linalg.eigh(K)
+    assert values[0] < -0.1
+    positive = (vectors * np.maximum(values, 0.0)) @ vectors.T
+    alphas = np.zeros(40)
+    alphas[model.support_] = model.dual_coef_[0]
+    assert model.certified_problem_ == "clipped kernel"
+    np.testing.assert_allclose(model.decision_function(K), positive @ alphas + model.intercept_, atol=1e-9 * C)
+    value, (in_bias, in_scores) = long_least_squares(positive, alphas, model.intercept_[0], y, C)
+    assert value == pytest.approx(model.objective_, rel=1e-9)
+    assert abs(in_bias) < 1e-8 * C and np.abs(positive @ in_scores).max() < 1e-8 * C
+    with pytest.warns(UserWarning, match="negative eigenvalues"):
+        path = LSSVMClassifier(kernel="precomputed").path(K, y, [C])
+    np.testing.assert_allclose(path.coef[0, 0], alphas, atol=1e-8 * C)
 
 
 def test_the_empirical_space_is_refined_by_its_features():

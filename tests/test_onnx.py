@@ -78,13 +78,8 @@ def make(name, kernel):
     return cls(kernel=kernel) if "kernel" in cls().get_params() else cls()
 
 
-# LS-SVM refuses kernels that are not positive definite.
-PAIRS = [
-    (name, kernel) for name in CLASSIFIERS for kernel in KERNELS if (name, kernel) != ("LSSVMClassifier", "sigmoid")
-]
-
-
-@pytest.mark.parametrize(("name", "kernel"), PAIRS)
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("name", CLASSIFIERS)
 def test_every_classifier(name, kernel):
     rows = X.astype(np.float64)
     for labels, part in ((Y[TWO], TWO), (NAMES, slice(None))):

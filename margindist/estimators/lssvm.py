@@ -26,7 +26,7 @@ class LSSVMPath(NamedTuple):
     """Least squares machines for several C, with their exact leave-one-out errors.
 
     Rows of weight zero are absent. The leave-one-out scores keep what depends on all rows: class weights, a gamma taken
-    from the data and, with ``space="empirical"``, the features.
+    from the data, the positive part of an indefinite kernel and, with ``space="empirical"``, the features.
     """
 
     Cs: np.ndarray  #: as given, shape (n_Cs,)
@@ -55,9 +55,9 @@ class LSSVMClassifier(MarginClassifier):
     C : float, default=1.0
         Weight of the squared errors, positive.
     space : {"dual", "empirical"}, default="dual"
-        "dual" takes :math:`\varphi` from the kernel, as usual [2]_. "empirical" takes the kernel values with the
-        training samples as features, :math:`\varphi(x) = (K(x, x_1), \ldots, K(x, x_M))`; any kernel will do,
-        definite or not.
+        "dual" takes :math:`\varphi` from the kernel, as usual [2]_; of an indefinite one, only the positive part
+        counts, with a warning. "empirical" takes the kernel values with the training samples as features,
+        :math:`\varphi(x) = (K(x, x_1), \ldots, K(x, x_M))`; any kernel will do, definite or not.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
     gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
         Coefficient of "rbf", "poly" and "sigmoid"; "5/d" is 5 divided by the number of features.
@@ -97,6 +97,9 @@ class LSSVMClassifier(MarginClassifier):
     intercept_ : ndarray of shape (1,) or (n_classes,)
     objective_, duality_gap_ : float or ndarray of shape (n_classes,)
         Value reached, and a bound on its relative distance to the minimum.
+    certified_problem_ : {"exact", "clipped kernel"}
+        The problem that they refer to: the exact one, or the one with the matrix of an indefinite kernel without its
+        negative eigenvalues.
     n_iter_ : int
         Iterations of "cg"; 1 for a factorisation.
     solver_ : str
@@ -197,6 +200,7 @@ class LSSVMClassifier(MarginClassifier):
             solutions = self._solve_by_cg(data, X, y)
         else:
             solutions = self._solve_systems(space, data)
+        self.certified_problem_ = space.certified
         coefs = np.array([solution.coef for solution in solutions])
         self._store(space, coefs[:, : space.n_coefficients])
         if self.fit_intercept:
@@ -232,7 +236,8 @@ class LSSVMClassifier(MarginClassifier):
             raise ValueError(f"{type(self).__name__}.path: Cs must be positive numbers, got {Cs.tolist()}.")
         data = self._validate_training_data(X, y, sample_weight)
         targets = np.array(self._sign_vectors(data.codes))
-        path = self._solve_path(self._space_of(data), data, targets, Cs)
+        space = self._space_of(data)
+        path = self._solve_path(space, data, targets, Cs)
         if np.isnan(path.coefs).any():
             raise self._indefinite(Cs[np.isnan(path.coefs).any(axis=(1, 2))].min())
         if not np.isfinite(path.loo_scores).all():
@@ -244,7 +249,7 @@ class LSSVMClassifier(MarginClassifier):
         else:
             predicted = decision.argmax(axis=2)
         loo_error = (predicted != data.codes) @ data.sample_weights / data.sample_weights.sum()
-        return LSSVMPath(Cs, path.coefs, path.biases, decision, loo_error)
+        return LSSVMPath(Cs, space.for_kernel(path.coefs), path.biases, decision, loo_error)
 
     def _solve_path(self, space, data, targets, Cs):
         """Return the solutions for all C, in coefficients of the space, with their leave-one-out scores."""
@@ -274,7 +279,7 @@ class LSSVMClassifier(MarginClassifier):
 
     def _space_of(self, data):
         """Return the space of the rows without a constant: the bias is a number of its own here."""
-        return self._space(data, constant=False, definite=False)
+        return self._space(data, constant=False, definite=self.space == "dual")
 
     def _grams(self, space, data):
         """Return the kernel matrix (or None) and the Gram matrix of the features; both may be overwritten."""
@@ -479,7 +484,7 @@ class LSSVMClassifierCV(GridSearchClassifier):
     def _decision_values(self, fold, points):
         estimator = fold.estimator
         data = fold.data
-        space = fold.space(constant=False, definite=False)
+        space = fold.space(constant=False, definite=estimator.space == "dual")
         if estimator._choose_solver(space, data.X) == "cg":
             return self._fit_each(fold, points)
         Cs = np.array([float(p["C"]) for p in points])

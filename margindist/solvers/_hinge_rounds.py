@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 import numpy as np
 
-from margindist.solvers._solution import Solution, Status, inseparable, relative
+from margindist.solvers._solution import SHORTER, Solution, Status, inseparable, relative
 from margindist.spaces.partitions import Round
 from margindist.spaces.rows import add_rows, column_sizes, n_columns, scores
 
@@ -56,6 +56,12 @@ class CertifiedPart(ABC):
         z = np.maximum(self._margins_of_all(rows, w), floor)
         return self._certificate_sums(rows, z, self._multipliers(), about, total)
 
+    def shortened(self, rows, w, about):
+        """Return the sums that the objective's value consists of, for each part of the weights that may be tried."""
+        z = self._margins_of_all(rows, w)
+        found = [self._objective.sums(scale * z, self._weights, scale * about) for scale in SHORTER]
+        return {name: np.array([sums[name] for sums in found]) for name in found[0]}
+
     def _certificate_sums(self, rows, z, beta, about, total):
         objective, weights = self._objective, self._weights
         scales = self._given * objective.dual_coef_of_some(beta, z - about, weights, total)
@@ -67,7 +73,10 @@ class CertifiedPart(ABC):
 
 
 def certified(objective, w, mean_row, total):
-    """Return weights with value and gap, from sums over all rows (as :func:`~margindist.solvers._solution.certify`)."""
+    """Return weights with value and gap, from sums over all rows (as :func:`~margindist.solvers._solution.certify`).
+
+    They are shorter where they would cost more than none.
+    """
     floor = -np.inf
     if objective.hard:
         about = mean_row @ w
@@ -77,6 +86,17 @@ def certified(objective, w, mean_row, total):
             return Solution(w, None, np.inf, np.inf, status=Status.INFEASIBLE if proved else None)
         w = objective.feasible_scale_of(w @ w, seen["least_min"], seen, about) * w
         floor = 1.0
+    sums = yield Round("certify", (w, mean_row @ w, total, floor), w)
+    found, _ = from_sums(objective, w, sums, mean_row, total)
+    nothing = objective.cap * total  # what weights of zero cost
+    if objective.hard or not found.objective > nothing:
+        return found
+    about = mean_row @ w
+    seen = yield Round("shortened", (w, about), w)
+    of_scales = [dict(zip(seen, values, strict=True)) for values in zip(*seen.values(), strict=True)]
+    values = [objective.value_of(t * t * (w @ w), sums, t * about) for t, sums in zip(SHORTER, of_scales, strict=True)]
+    best = np.argmin(np.nan_to_num(values, nan=np.inf))
+    w = (SHORTER[best] if values[best] < nothing else 0.0) * w
     sums = yield Round("certify", (w, mean_row @ w, total, floor), w)
     found, _ = from_sums(objective, w, sums, mean_row, total)
     return found

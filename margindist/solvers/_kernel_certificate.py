@@ -47,7 +47,16 @@ variable. Of an indefinite kernel, G is the positive part.
 import numpy as np
 
 from margindist.solvers._class_blocks import coefficients
-from margindist.solvers._solution import Solution, Status, better, conclude, inseparable, relative, with_bound
+from margindist.solvers._solution import (
+    Solution,
+    Status,
+    better,
+    conclude,
+    inseparable,
+    relative,
+    with_bound,
+    worthwhile_scale,
+)
 
 __all__ = [
     "certify_multipliers",
@@ -120,7 +129,7 @@ def _certify_features(problem, factor, gram, found, tol):
     few = _Candidate(objective, factor, weights, factor.coefficients(w), margins, w @ w)
     seen = factor.rows.X.T @ dual
     off = few.scale * w - seen
-    distance = off @ off
+    distance = off @ off + few.misfit(margins)
     if gram is None:
         return few.solution(beta, few.lower_bound(beta, distance))
     image = gram.dot(dual)
@@ -163,7 +172,7 @@ def kernel_gap(problem, found):
     for share in _SHARES:
         mixture = np.array([1.0, share])
         off = few.scale * w - seen @ mixture
-        distance = off @ off + max(0.0, mixture @ beyond @ mixture) + errors
+        distance = off @ off + few.misfit(margins) + max(0.0, mixture @ beyond @ mixture) + errors
         bounds.append(few.lower_bound(share * beta, distance))
     return few.solution(beta, max(bounds)).gap
 
@@ -217,7 +226,8 @@ def certify_projection(objective, gram, signs, weights, factor, beta, support, w
     found = _Candidate(objective, gram, weights, coef, margins, max(coef @ scores, 0.0))
     pull = objective.dual_coef(beta, margins, weights) - beta
     off = w - factor.features.T @ (signs * pull)
-    return found.solution(beta.copy(), found.lower_bound(beta, off @ off + distance_bound(factor, pull))), margins
+    distance = (np.sqrt(off @ off + distance_bound(factor, pull)) + found.stretch) ** 2 + found.misfit(margins)
+    return found.solution(beta.copy(), found.lower_bound(beta, distance)), margins
 
 
 def distance_bound(factor, coef):
@@ -247,6 +257,8 @@ class _Candidate:
             least = (margins - errors).min()
             self.scale = max(1.0 / least, objective.feasible_scale(square, margins, weights))
             margins = np.maximum(margins, 1.0 / self.scale)
+        elif not objective.hard:
+            self.scale = worthwhile_scale(objective, square, margins, weights)
         self.coef = self.scale * coef
         self.margins = self.scale * margins
         self.errors = self.scale * errors
@@ -259,13 +271,17 @@ class _Candidate:
         self.error = material((0.5 * np.abs(self.coef) + slopes) @ self.errors, self.value)
 
     def distance(self, margins):
-        """Return the squared distance from a dual point with these coefficients that was made at these margins.
+        """Return the squared distance from a dual point with these coefficients that was made at these margins."""
+        return self.stretch**2 + self.misfit(margins)
 
-        The function may have become longer to keep a hard margin; and where the dual point depends on the margins, what
-        it costs to have made it at others counts as distance.
-        """
-        longer = (self.scale - 1.0) ** 2 * self.square
-        return longer + 2.0 * self.objective.misfit(self.margins - margins, self.weights)
+    @property
+    def stretch(self):
+        """How far scaling has moved the function: longer to keep a hard margin, shorter if that costs less."""
+        return abs(self.scale - 1.0) * np.sqrt(self.square)
+
+    def misfit(self, margins):
+        """Return what counts as squared distance because the dual point was made at these margins, not at its own."""
+        return 2.0 * self.objective.misfit(self.margins - margins, self.weights)
 
     def lower_bound(self, beta, distance):
         """Return what the minimum is at least, given the squared distance of the dual point from this function."""

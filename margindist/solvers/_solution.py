@@ -18,6 +18,7 @@ _ROUNDING = 1e-11  # relative error of an objective's value that is not in its g
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
 _LEAST_GAP = 4 * np.finfo(float).eps  # of an objective's value: a smaller gap is all rounding
 _LARGEST = 1e9  # a hard margin of 1 that is added up from terms at least this large, or there is none: not separable
+SHORTER = 4.0 ** -np.arange(1.0, 120.0)  # parts of weights that are tried where all of them are worse than none
 
 # A solver calls ``report(iteration, coef, objective, gap)`` once per iteration; True asks it to stop.
 Report = Callable[[int, np.ndarray, float, float], bool]
@@ -140,7 +141,8 @@ def certify(problem, coef, margins, beta):
     """Return coefficients and multipliers with the objective's value and the gap between them.
 
     The gap is ``½‖w − w̃‖²`` plus the objective's complementarity (see :mod:`margindist.objectives`); one
-    sweep over the rows makes ``w̃``. A hard margin is certified at the best feasible point on the ray through w.
+    sweep over the rows makes ``w̃``. A hard margin is certified at the best feasible point on the ray through w, and
+    weights that cost more than none at a better one.
     """
     objective, rows, signs, weights = problem
     if objective.hard:
@@ -150,11 +152,36 @@ def certify(problem, coef, margins, beta):
             return Solution(coef, beta, np.inf, np.inf, status=status)
         scale = objective.feasible_scale(coef @ coef, margins, weights)
         coef, margins = scale * coef, np.maximum(scale * margins, 1.0)
+    else:
+        scale = worthwhile_scale(objective, coef @ coef, margins, weights)
+        coef, margins = scale * coef, scale * margins
     scales = signs * objective.dual_coef(beta, margins, weights)
     residual = add_rows(rows, np.arange(len(signs)), scales, -coef)
     value = objective.value(coef @ coef, margins, weights)
     gap = 0.5 * (residual @ residual) + objective.complementarity(beta, margins, weights)
     return Solution(coef, beta, value, relative(gap, value))
+
+
+def worthwhile_scale(objective, square, margins, weights):
+    """Return the part of some weights that is worth having: 1, unless weights of zero cost less than all of them.
+
+    Solvers that lose their way can end at weights a million times too long. The objective is convex along the ray from
+    zero through them, where shorter weights make the same predictions; they cost at most what weights of zero do.
+    """
+
+    def value(scale):
+        found = objective.value(scale * scale * square, scale * margins, weights)
+        return found if np.isfinite(found) else np.inf
+
+    best, least = 1.0, value(1.0)
+    if least <= value(0.0):
+        return best
+    for scale in SHORTER:
+        now = value(scale)
+        if now >= least and np.isfinite(least):
+            break
+        best, least = scale, now
+    return best if least < value(0.0) else 0.0
 
 
 def rounding_floor(problem, found):

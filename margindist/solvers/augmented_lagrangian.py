@@ -182,6 +182,9 @@ def _rounds(objective, options, start, with_dual):
             ended = Status.STALLED
         elif n_iter >= max_iter:
             ended = Status.ITERATION_LIMIT
+    if best.objective > objective.cap * model.total:
+        best = yield from certified(objective, best.coef, model.mean_row, model.total)
+        yield Round("keep")
     if with_dual:
         kept = yield Round("multipliers")
         best = best._replace(dual=np.concatenate(kept["beta"]))

@@ -69,7 +69,7 @@ from margindist.solvers._class_blocks import (
     scores_by_parts,
     store,
 )
-from margindist.solvers._solution import Solution, Status, gap_to_reach, relative
+from margindist.solvers._solution import Solution, Status, gap_to_reach, relative, worthwhile_scale
 from margindist.solvers.proximal_newton import (
     ProximalNewton,
     is_best,
@@ -137,16 +137,32 @@ def solve(problem, options, start=None):
         found = _descend_first(problem, options, method)
     else:
         found = _solve_by(method, problem, options, start, outer, first_round)
+    found = _worthwhile(problem, found)
     left = options.limit(_MOST_ITERATIONS) - found.n_iter
     if method != "auto" or found.status is not Status.STALLED or left <= 0:
         return found
     few = options._replace(max_iter=min(left, _LAST_PASSES))
-    other = _solve_by("coordinate-descent", problem, few, None, outer, None)
+    other = _worthwhile(problem, _solve_by("coordinate-descent", problem, few, None, outer, None))
     # What is lower by less than ``tol`` is no better, but only one of them may be proven.
     allowed = options.tol * abs(found.objective) if other.gap <= found.gap else 0.0
     best = other if other.objective <= found.objective + allowed else found
     extra = found.extra | {"history": best.extra["history"]}
     return best._replace(n_iter=found.n_iter + other.n_iter, extra=extra)
+
+
+def _worthwhile(problem, found):
+    """Return the solution, a shorter one where weights of zero cost less; nothing costs less than zero."""
+    objective, rows, codes, weights = problem
+    found = found._replace(gap=min(found.gap, 1.0))
+    if found.objective <= objective.value(0.0, np.zeros(len(codes)), weights):
+        return found
+    U = class_scores(rows, found.coef.T)
+    own = U[np.arange(len(codes)), codes]
+    U[np.arange(len(codes)), codes] = -np.inf
+    margins, square = own - U.max(axis=1), np.vdot(found.coef, found.coef)
+    scale = worthwhile_scale(objective, square, margins, weights)
+    value = objective.value(scale * scale * square, scale * margins, weights)
+    return found._replace(coef=scale * found.coef, dual=empty_blocks(len(codes), 1), objective=value, gap=1.0)
 
 
 def _descends(problem, method):

@@ -18,7 +18,16 @@ import numpy as np
 
 from margindist.compilation import njit
 from margindist.solvers import coordinate_descent
-from margindist.solvers._solution import Options, Problem, Solution, Status, conclude, relative, require
+from margindist.solvers._solution import (
+    Options,
+    Problem,
+    Solution,
+    Status,
+    conclude,
+    relative,
+    require,
+    worthwhile_scale,
+)
 from margindist.spaces.rows import n_columns, n_rows, row_add, row_dot, scores, squares, take_rows
 
 _PASSES = 5  # the paper's T
@@ -76,6 +85,7 @@ def solve(problem, options, start=None):
         if options.report is not None and options.report(n_iter, coef, _value(problem, coef), np.inf):
             ended = Status.STOPPED
             break
+    coef = worthwhile_scale(objective, coef @ coef, _margins(rows, signs, coef), weights) * coef
     value = _value(problem, coef)
     short = _margins(rows, signs, coef) < 1.0
     found = Solution(coef, np.where(short, objective.upper(weights), 0.0), value, np.inf, n_iter)

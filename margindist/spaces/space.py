@@ -90,6 +90,10 @@ class LinearSpace:
             weights = np.column_stack([weights, flat.sum(axis=1)])
         return weights.reshape(*alphas.shape[:-1], -1)
 
+    def for_kernel(self, coefs):
+        """Return what prediction needs of coefficients: themselves."""
+        return coefs
+
     def scores(self, X, coefs):
         """Return the scores of other rows."""
         if not self.bias:
@@ -218,16 +222,16 @@ class KernelSpace:
 
     def scores_from(self, values, coefs):
         """Return the scores of other rows from their kernel values with these rows."""
-        return combine(values, self._for_kernel(coefs))
+        return combine(values, self.for_kernel(coefs))
 
-    def _for_kernel(self, coefs):
+    def for_kernel(self, coefs):
         """Return coefficients for the kernel as it is: the Gram matrix, if one was made, may be clipped."""
         gram = vars(self).get("gram")
         return coefs if gram is None else gram.row_coefficients(coefs)
 
     def attributes(self, coefs):
         """Return ``dual_coef_``, ``support_``, ``intercept_`` and what prediction needs beside them."""
-        alphas = self._for_kernel(coefs)
+        alphas = self.for_kernel(coefs)
         used = np.flatnonzero(alphas.any(axis=0))
         dual_coef = np.ascontiguousarray(alphas[:, used])
         codes = self._data.codes
