@@ -238,7 +238,7 @@ def test_a_worker_that_dies_during_a_fit(client, rng, moment, monkeypatch):
     model = LDMClassifier(tol=1e-7, random_state=0)
     expected = clone(model).fit(X, y)
     model.fit(_chunked(X, (150, 150, 150, 150)), _chunked(y, (150, 150, 150, 150)))
-    assert len(calls) > at and calls[-1]._n_losses == 1
+    assert len(calls) > at and 1 <= calls[-1]._n_losses <= 2  # the scheduler may not know yet when shares open anew
     assert model.duality_gap_ <= 1e-7
     assert model.objective_ == pytest.approx(expected.objective_, rel=1e-6)
     np.testing.assert_array_equal(model.predict(X), expected.predict(X))

@@ -215,9 +215,10 @@ def certify_path(objective, gram, signs, weights, beta, margins, path):
 
 
 def certify_projection(objective, gram, signs, weights, factor, beta, support, w):
-    """Return the solution that multipliers and weights of landmarks' features make, with its proof; and its margins.
+    """Return the solution that multipliers and weights of landmarks' features make, with its proof; and their margins.
 
-    ``support`` are the scores that the multipliers alone give to the rows.
+    ``support`` are the scores that the multipliers alone give to the rows. The solution may be a part of what they make
+    (:func:`~margindist.solvers._solution.worthwhile_scale`); the margins are those of all of it.
     """
     of_landmarks = factor.coefficients(w)
     gram.add_columns(factor.pivots, of_landmarks[factor.pivots], scores := support.copy(), np.zeros(len(w), dtype=bool))

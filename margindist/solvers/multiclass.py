@@ -129,7 +129,8 @@ def solve(problem, options, start=None):
         the proven one of two that agree to ``tol``.
         With one row of ``coef`` per class, the true objective, and a gap that certifies the best round's convex
         problem, not the whole. ``extra`` has the true objective after each round, "history", the "first_round",
-        unless that began from a given start, and with which method it "began".
+        unless that began from a given start, and with which method it "began". Where the best weights cost more than
+        none, shorter ones are returned, and their objective ends the history.
     """
     outer, method, first_round = options.chosen(outer="concave", method="auto", first_round=None)
     afresh = start is None and first_round is None
@@ -162,7 +163,10 @@ def _worthwhile(problem, found):
     margins, square = own - U.max(axis=1), np.vdot(found.coef, found.coef)
     scale = worthwhile_scale(objective, square, margins, weights)
     value = objective.value(scale * scale * square, scale * margins, weights)
-    return found._replace(coef=scale * found.coef, dual=empty_blocks(len(codes), 1), objective=value, gap=1.0)
+    extra = found.extra | {"history": np.append(found.extra["history"], value)}
+    return found._replace(
+        coef=scale * found.coef, dual=empty_blocks(len(codes), 1), objective=value, gap=1.0, extra=extra
+    )
 
 
 def _descends(problem, method):
