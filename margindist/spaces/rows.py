@@ -21,6 +21,7 @@ from scipy.linalg import cython_blas
 from scipy.linalg.blas import dsyrk
 
 from margindist.compilation import njit, overload, read_only
+from margindist.spaces.lanes import gather, padded, spread
 
 _MANY = 24  # columns up to which scores are summed in registers, four at a time
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
@@ -31,7 +32,7 @@ _WORTH_PASSES = 2 * 10**5  # stored values, and five per row: below, passes coul
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
 _COMMON = 12  # of so many rows one at least has a column that is taken for dense in inner products
-_MOSTLY_ZEROS = 0.25  # share of other values up to which dense rows are read faster as sparse ones
+_MOSTLY_ZEROS = 0.5  # share of other values up to which dense rows are read faster as sparse ones
 _MOST_SPREAD = 1 << 24  # values of sparse rows, zeros included, that are held as an array for a product
 
 
@@ -209,29 +210,11 @@ def _dense_scores(rows, i, W, out):
 
 
 def _sparse_scores(rows, i, W, out):
-    last = W[-1]
-    if len(out) > _MANY:
+    gather(rows.data, rows.indices, rows.indptr[i], rows.indptr[i + 1], W, out)
+    if rows.bias != 0.0:
+        last = W[-1]
         for l in range(len(out)):
-            out[l] = rows.bias * last[l]
-        for k in range(rows.indptr[i], rows.indptr[i + 1]):
-            value, j = rows.data[k], rows.indices[k]
-            for l in range(len(out)):
-                out[l] += value * W[j, l]
-        return
-    for l in range(0, len(out), 4):
-        s0, s1, s2, s3 = (
-            rows.bias * last[l],
-            rows.bias * last[l + 1],
-            rows.bias * last[l + 2],
-            rows.bias * last[l + 3],
-        )
-        for k in range(rows.indptr[i], rows.indptr[i + 1]):
-            value, j = rows.data[k], rows.indices[k]
-            s0 += value * W[j, l]
-            s1 += value * W[j, l + 1]
-            s2 += value * W[j, l + 2]
-            s3 += value * W[j, l + 3]
-        out[l], out[l + 1], out[l + 2], out[l + 3] = s0, s1, s2, s3
+            out[l] += rows.bias * last[l]
 
 
 def _dense_add_outer(rows, i, columns, scales, n, W):
@@ -516,11 +499,11 @@ def row_range(rows, start, stop):
 def products(rows, W):
     """Return the inner products of all rows (without the constant column) with the columns of ``W``."""
     out = np.zeros((n_rows(rows), W.shape[1]))
-    if isinstance(rows, SparseRows):
-        return _sparse_products(rows, W, out)
     if W.shape[1] == 1:
         scores(rows._replace(bias=0.0), np.ascontiguousarray(W[:, 0]), out[:, 0])
         return out
+    if isinstance(rows, SparseRows):
+        return _sparse_products(rows, padded(W), out)
     for start in range(0, len(out), _STRIP_ROWS):
         strip = rows.X[start : start + _STRIP_ROWS].astype(np.float64, copy=False)
         np.matmul(strip, W, out=out[start : start + _STRIP_ROWS])
@@ -531,7 +514,11 @@ def weighted_sums(rows, scales):
     """Return, for each column of ``scales``, the sum of all rows (without the constant column) times its entries."""
     n_features = n_columns(rows._replace(bias=0.0))
     if isinstance(rows, SparseRows):
-        return _sparse_weighted_sums(rows, scales, np.zeros((n_features, scales.shape[1]))).T
+        if scales.shape[1] == 1:
+            which = np.arange(len(scales))
+            return add_rows(rows._replace(bias=0.0), which, scales[:, 0], np.zeros(n_features))[None, :]
+        sums = _sparse_weighted_sums(rows, scales, padded(np.zeros((n_features, scales.shape[1]))))
+        return sums[:, : scales.shape[1]].T
     return _dense_weighted_sums(rows.X, scales, np.zeros((scales.shape[1], n_features)))
 
 
@@ -579,21 +566,24 @@ def sum_of_squares(rows, weights):
 
 @njit(cache=True, nogil=True)
 def _sparse_products(rows, W, out):
+    sums = np.empty(W.shape[1])
     for i in range(len(out)):
-        for k in range(rows.indptr[i], rows.indptr[i + 1]):
-            column, value = rows.indices[k], rows.data[k]
-            for j in range(W.shape[1]):
-                out[i, j] += value * W[column, j]
+        gather(rows.data, rows.indices, rows.indptr[i], rows.indptr[i + 1], W, sums)
+        for l in range(out.shape[1]):
+            out[i, l] = sums[l]
     return out
 
 
 @njit(cache=True, nogil=True)
 def _sparse_weighted_sums(rows, scales, out):
+    of_row = np.zeros(out.shape[1])
     for i in range(len(scales)):
-        for k in range(rows.indptr[i], rows.indptr[i + 1]):
-            column, value = rows.indices[k], rows.data[k]
-            for j in range(scales.shape[1]):
-                out[column, j] += value * scales[i, j]
+        counts = False
+        for l in range(scales.shape[1]):
+            of_row[l] = scales[i, l]
+            counts |= scales[i, l] != 0.0
+        if counts:
+            spread(rows.data, rows.indices, rows.indptr[i], rows.indptr[i + 1], of_row, out)
     return out
 
 
