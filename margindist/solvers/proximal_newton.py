@@ -62,6 +62,7 @@ _MODERATE = 6000  # columns times classes up to which Newton steps go first what
 _COMPILED, _SCATTERED = 2.0, 10.0  # cost of an operation in outer products of rows, beside one in products of BLAS
 _FEW_ROWS = 2000  # rows up to which their products with each other are kept
 _FEW_BENDS = 2000  # outer products up to which their system may be formed
+_CALLS = 3e5  # operations that take as long as the calls around a product do
 _FIRST_PRODUCTS = 10  # either is, if that costs less than the products of the last system; of the first, so many
 _FEW_COLUMNS = 300  # columns up to which the factors are inverted
 _WORN = 3  # products more than with fresh factors that make them worn
@@ -221,7 +222,8 @@ class ProximalNewton:
         weights = self.counts[active]
         classes = blocks.length[active] + 2
         bends = blocks.length[active] + (blocks.beta[active] > 0.0)
-        costs = {None: self.products * 4 * (weights.sum() + (d if self.favourable else 0)) * d * k}
+        product = 4 * (weights.sum() + (d if self.favourable else 0)) * d * k + _CALLS
+        costs = {None: self.products * product}
         if self.preconditioner.worn:
             costs[None] += k * d * d * (min(weights.sum(), self.preconditioner.most_rows) + d / 3)
         if d * k <= _WHOLE:
