@@ -451,12 +451,17 @@ def komd_reference(problem, signs):
 
 
 def lssvm_reference(problem, signs):
-    """Return the solution of LS-SVM's system in long double, for few rows; None for more, or in the empirical space."""
+    """Return the solution of LS-SVM's system in long double, for few rows; None for more, or in the empirical space.
+
+    With an indefinite kernel the system has a saddle for a solution: the problem solved is that of the positive part.
+    """
     p = problem.parameters
     n = len(problem.X)
     if n > MOST_REFERENCE or p.get("space") == "empirical" or (problem.kernel != "linear" and problem._gram is None):
         return None
     gram = problem.gram()
+    if problem.kernel != "linear" and _is_indefinite(gram.astype(float)):
+        return None
     system = np.zeros((n + 1, n + 1), dtype=LONG)
     system[:n, :n] = gram + np.diag(1 / (LONG(p["C"]) * problem.weights))
     system[n, n] = 1
@@ -472,6 +477,14 @@ def lssvm_reference(problem, signs):
         return Point(w @ w, problem.rows @ w + b, b, w)
     image = gram @ alpha
     return Point(alpha @ image, image + b, b, alpha)
+
+
+def _is_indefinite(gram):
+    """Tell whether a matrix may have negative eigenvalues that are more than rounding."""
+    if not np.isfinite(gram).all():
+        return True
+    values = np.linalg.eigvalsh(gram)
+    return bool(values[0] < -len(gram) * np.finfo(float).eps * values[-1])
 
 
 def _eliminate(A, b):

@@ -6,6 +6,7 @@ import pytest
 from margindist.objectives import LDM, ODM, LeastSquares
 from margindist.solvers import _factors, coordinate_descent, interior_point, least_squares, multiclass, newton
 from margindist.solvers._factors import KeptFactor, nearest_cholesky
+from margindist.solvers._hinge_rounds import CertifiedPart, certified
 from margindist.solvers._solution import (
     Options,
     Problem,
@@ -16,8 +17,10 @@ from margindist.solvers._solution import (
     conclude,
     hand_over,
     inseparable,
+    worthwhile_scale,
 )
 from margindist.solvers.conjugate_gradients import conjugate_gradients
+from margindist.spaces.partitions import Loaded, LocalPlace, drive
 from margindist.spaces.rows import as_rows
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
@@ -70,6 +73,63 @@ def test_a_hard_margin_is_certified_at_the_best_feasible_length(objective, lengt
     values = [objective.value(t**2 * (w @ w), np.maximum(t * (X @ w), 1.0), weights) for t in scales]
     assert found.objective == pytest.approx(min(values), rel=1e-5)
     assert (X @ found.coef).min() >= 1.0 - 1e-12
+
+
+@pytest.mark.parametrize("length", [0.05, 3.0, 1e6, 1e30, 1e60])
+@pytest.mark.parametrize("objective", [LDM(1.0, 0.0, 0.0), LDM(1.0, 0.3, 7.0), ODM(16.0, 0.2, 0.4), LeastSquares(1.0)])
+def test_weights_that_cost_more_than_none_are_shortened(objective, length):
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal((0.5, 0.0, 0.0), size=(20, 3)), rng.random(20) + 0.5
+    w = length * np.array([1.0, 0.1, -0.1])
+
+    def value(scale):
+        return objective.value((scale * w) @ (scale * w), scale * (X @ w), weights)
+
+    scale = worthwhile_scale(objective, w @ w, X @ w, weights)
+    assert scale == 1.0 if value(1.0) <= value(0.0) else 0.0 < scale < 1.0
+    if scale < 1.0:
+        least = min(map(value, 4.0 ** np.linspace(-4.0, 1.0, 200) / length))
+        assert value(0.0) - value(scale) >= 0.5 * (value(0.0) - least)
+
+
+def test_weights_in_the_wrong_direction_are_left_out():
+    X, weights = np.ones((4, 1)), np.ones(4)
+    assert worthwhile_scale(LDM(1.0, 0.25, 0.25), 9.0, -3.0 * X[:, 0], weights) == 0.0
+
+
+class _Multiplied(CertifiedPart):
+    """A part with given multipliers."""
+
+    def __init__(self, rows, targets, weights, objective, beta):
+        super().__init__(targets, weights, objective)
+        self._beta = beta
+
+    def _multipliers(self):
+        return self._beta
+
+
+@pytest.mark.parametrize("objective", [LDM(1.0, 0.0, 0.0), LDM(1.0, 0.3, 7.0)])
+def test_the_certificate_of_shortened_weights_holds_in_one_piece_and_in_parts(objective):
+    rng = np.random.default_rng(0)
+    X, weights = rng.normal((0.5, 0.0, 0.0), size=(20, 3)), rng.random(20) + 0.5
+    rows, signs = as_rows(X), np.ones(20)
+    problem = Problem(objective, rows, signs, weights)
+    best = interior_point.solve(problem, Options(tol=1e-9))
+    at_zero, mean_row = objective.value(0.0, np.zeros(20), weights), weights @ X / weights.sum()
+    for w in (1e6 * best.coef, -best.coef):
+        found = certify(problem, w, X @ w, best.dual)
+        assert found.objective <= at_zero
+        assert found.least <= best.objective <= found.objective * (1.0 + 1e-9)
+        place = LocalPlace(lambda i: Loaded(rows, signs, weights), 1)
+        (in_parts,) = drive(
+            place,
+            _Multiplied,
+            [(objective, best.dual)],
+            lambda k, start, w=w: certified(objective, w, mean_row, weights.sum()),
+        )
+        np.testing.assert_allclose(in_parts.coef, found.coef, atol=1e-12)
+        assert in_parts.objective == pytest.approx(found.objective, rel=1e-12)
+        assert in_parts.gap == pytest.approx(found.gap, rel=1e-9)
 
 
 def test_the_better_of_two_has_the_lower_objective_and_the_higher_bound():

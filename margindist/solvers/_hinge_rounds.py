@@ -89,7 +89,7 @@ def certified(objective, w, mean_row, total):
     sums = yield Round("certify", (w, mean_row @ w, total, floor), w)
     found, _ = from_sums(objective, w, sums, mean_row, total)
     nothing = objective.cap * total  # what weights of zero cost
-    if objective.hard or not found.objective > nothing:
+    if objective.hard or found.objective <= nothing:  # not so if it is no number
         return found
     about = mean_row @ w
     seen = yield Round("shortened", (w, about), w)
