@@ -880,3 +880,12 @@ def test_products_that_lose_digits_are_left_for_the_rows(monkeypatch, rng):
     assert found.n_updates_ == sparse.n_updates_ == by_rows.n_updates_
     for other in (found, sparse):
         np.testing.assert_allclose(other.coef_, by_rows.coef_, atol=1e-7 * np.abs(by_rows.coef_).max())
+
+
+@pytest.mark.parametrize(("beta", "scale"), [(0.5, 4.0), (1e-60, 1e-60), (1e60, 1e60), (0.0, 3.0)])
+def test_a_scale_out_of_reach_goes_into_the_vectors(beta, scale):
+    values, coef = np.array([1.0, -2.0]), np.array([3.0, 0.0, 5.0])
+    kept = online_kernel._multiply(beta, scale, values, coef)
+    assert kept == (2.0 if beta == 0.5 else 1.0)
+    np.testing.assert_allclose(kept * values, beta * scale * np.array([1.0, -2.0]), rtol=1e-14)
+    np.testing.assert_allclose(kept * coef, beta * scale * np.array([3.0, 0.0, 5.0]), rtol=1e-14)

@@ -52,7 +52,7 @@ from margindist.compilation import njit, overload
 from margindist.objectives import LDM
 from margindist.solvers import separation
 from margindist.solvers._solution import Options, Problem, Status
-from margindist.spaces.rows import n_columns, n_rows, row_dot, row_scatter, scores, squares
+from margindist.spaces.rows import n_columns, n_rows, row_add, row_dot, row_scatter, scores, squares
 
 _LIMIT = 1e14  # of ‖w‖²‖z‖²: a margin below 1e-7 of the rows' distances counts as none
 _TINY = 1e-150  # squared length below which a row, or the distance between two, counts as zero: no quotient overflows
@@ -452,14 +452,16 @@ def set_bias(method, track):
 
 
 # ---------------------------------------------------------------------- linear learners
+# Compiled functions take a state's arrays one by one: counting the references to those of a tuple, at each call, would
+# take ten times as long as a step along a short row.
 
 
-@njit(cache=True, nogil=True)
-def _keep(rows, i, state, slot):
-    values, columns = state.kept[slot], state.columns[slot]
-    for k in range(state.counts[slot]):
-        values[columns[k]] = 0.0
-    state.counts[slot] = row_scatter(rows, i, values, columns)
+@njit(cache=True, nogil=True, forceinline=True)
+def _keep(rows, i, slot, kept, columns, counts):
+    values, places = kept[slot], columns[slot]
+    for k in range(counts[slot]):
+        values[places[k]] = 0.0
+    counts[slot] = row_scatter(rows, i, values, places)
 
 
 @njit(cache=True, nogil=True)
@@ -469,7 +471,7 @@ def remember(rows, i, side, state):
     if slot < 0:  # none so far: it takes the free slot, and the next one becomes free
         slot = state.slots[2]
         state.slots[side], state.slots[2] = slot, slot + 1
-    _keep(rows, i, state, slot)
+    _keep(rows, i, slot, state.kept, state.columns, state.counts)
     state.owners[side] = i
 
 
@@ -478,59 +480,65 @@ def _bend(v, p):
     return np.sign(v) * _power(abs(v), p - 1.0)
 
 
-@njit(cache=True, nogil=True)
-def _multiply(method, state, beta, square):
+@njit(cache=True, nogil=True, forceinline=True)
+def _multiply(method, beta, square, v, link, soft_coefs, track):
     """Multiply θ by β, on the way to a vector of the given squared norm."""
-    track = state.track[0]
-    reach = 1e100 ** (1.0 / method.p)  # powers of v stay within 1e-100 and 1e100
+    reach = 1e50 if method.p == 2.0 else 1e100 ** (1.0 / method.p)  # powers of v stay within 1e-100 and 1e100
     size = np.sqrt(square)
     if beta > 0.0 and size < reach * track.scale * beta and size * reach > track.scale * beta:
         track.scale *= beta
     else:
-        ratio = track.scale * beta / size
-        for j in range(len(state.v)):
-            state.v[j] *= ratio
-        for i in range(len(state.soft_coefs)):
-            state.soft_coefs[i] *= ratio
+        _write_out(method, track.scale * beta / size, v, link, soft_coefs)
         track.scale = size
-        if method.p != 2.0:
-            for j in range(len(state.v)):
-                state.link[j] = _bend(state.v[j], method.p)
     track.square = square
 
 
 @njit(cache=True, nogil=True)
-def _add(state, slot, amount):
-    values, columns = state.kept[slot], state.columns[slot]
-    amount /= state.track[0].scale
-    for k in range(state.counts[slot]):
-        state.v[columns[k]] += amount * values[columns[k]]
+def _write_out(method, ratio, v, link, soft_coefs):
+    for j in range(len(v)):
+        v[j] *= ratio
+        if method.p != 2.0:
+            link[j] = _bend(v[j], method.p)
+    for i in range(len(soft_coefs)):
+        soft_coefs[i] *= ratio
 
 
-@njit(cache=True, nogil=True)
-def _relink(state, slot, p):
-    columns = state.columns[slot]
-    for k in range(state.counts[slot]):
-        state.link[columns[k]] = _bend(state.v[columns[k]], p)
+@njit(cache=True, nogil=True, forceinline=True)
+def _add(slot, amount, v, kept, columns, counts, track):
+    amount /= track.scale
+    for k in range(counts[slot]):
+        j = columns[slot, k]
+        v[j] += amount * kept[slot, j]
 
 
-@njit(cache=True, nogil=True)
-def _settle(method, state):
+@njit(cache=True, nogil=True, forceinline=True)
+def _relink(slot, p, v, link, columns, counts):
+    for k in range(counts[slot]):
+        j = columns[slot, k]
+        link[j] = _bend(v[j], p)
+
+
+@njit(cache=True, nogil=True, forceinline=True)
+def _settle(method, v, track):
     """Count the step, sum the norm afresh now and then, and set the factor between link and w."""
-    track = state.track[0]
     track.n_updates += 1
-    if track.n_updates % max(REFRESH, len(state.v)) == 0:
-        if method.p == 2.0:
-            total = 0.0
-            for j in range(len(state.v)):
-                total += state.v[j] * state.v[j]
-            track.square = track.scale**2 * total + track.lift**2 + method.soft * track.soft_square
-        else:
-            track.square = (track.scale * p_norm(state.v, track.lift / track.scale, method.p)) ** 2
+    if track.n_updates % max(REFRESH, len(v)) == 0:
+        track.square = _square(method, v, track)
     set_factor(method, track)
 
 
 @njit(cache=True, nogil=True)
+def _square(method, v, track):
+    """Return the square of θ's norm."""
+    if method.p != 2.0:
+        return (track.scale * p_norm(v, track.lift / track.scale, method.p)) ** 2
+    total = 0.0
+    for j in range(len(v)):
+        total += v[j] * v[j]
+    return track.scale**2 * total + track.lift**2 + method.soft * track.soft_square
+
+
+@njit(cache=True, nogil=True, forceinline=True)
 def set_factor(method, track):
     """Set the number that turns the link vector into w."""
     track.factor = track.scale
@@ -538,41 +546,39 @@ def set_factor(method, track):
         track.factor *= (track.scale / np.sqrt(track.square)) ** (method.p - 2.0)
 
 
-def _pumma_stride(method, state, y, inner, z_square):
-    track = state.track[0]
+def _pumma_stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
     if method.p == 2.0:
         return step(method, track, inner, z_square)
-    other, free = state.slots[0 if y > 0.0 else 1], state.slots[2]
-    z = np.empty(state.counts[free] + state.counts[other])
+    other, free = slots[0 if y > 0.0 else 1], slots[2]
+    z = np.empty(counts[free] + counts[other])
     theta = np.empty(len(z))
     size = np.sqrt(track.square)
     n, power = 0, 0.0
     for slot in (free, other):
-        for k in range(state.counts[slot]):
-            j = state.columns[slot, k]
-            if slot == free or state.kept[free, j] == 0.0:
-                z[n] = y * (state.kept[free, j] - state.kept[other, j])
-                theta[n] = track.scale * state.v[j]
+        for k in range(counts[slot]):
+            j = columns[slot, k]
+            if slot == free or kept[free, j] == 0.0:
+                z[n] = y * (kept[free, j] - kept[other, j])
+                theta[n] = track.scale * v[j]
                 if theta[n] != 0.0:
                     power += _power(abs(theta[n]) / size, method.p)
                 n += 1
-    rest = size * max(0.0, 1.0 - power) ** (1.0 / method.p) if n < len(state.v) else 0.0
+    rest = size * max(0.0, 1.0 - power) ** (1.0 / method.p) if n < len(v) else 0.0
     return two_constraints_p(z[:n], theta[:n], rest, method.p, 2.0)
 
 
-def _alma_stride(method, state, y, inner, z_square):
-    track = state.track[0]
+def _alma_stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
     if method.p == 2.0 or z_square < _TINY:
         return step(method, track, inner, z_square)
     x_norm = np.sqrt(z_square)
     rate = method.C / (np.sqrt((method.p - 1.0) * (track.n_updates + 1.0)) * x_norm)
     size = max(np.sqrt(track.square), rate * x_norm)
     before, after = 0.0, 0.0
-    for k in range(state.counts[0]):
-        j = state.columns[0, k]
-        theta = track.scale * state.v[j]
+    for k in range(counts[0]):
+        j = columns[0, k]
+        theta = track.scale * v[j]
         before += _power(abs(theta) / size, method.p)
-        after += _power(abs(theta + rate * y * state.kept[0, j]) / size, method.p)
+        after += _power(abs(theta + rate * y * kept[0, j]) / size, method.p)
     if method.lifted:
         before += (abs(track.lift) / size) ** method.p
         after += (abs(track.lift + rate * y * track.constant) / size) ** method.p
@@ -582,137 +588,146 @@ def _alma_stride(method, state, y, inner, z_square):
     return shrink * rate, shrink, min(1.0, square), square > 0.0
 
 
-def _plain_stride(method, state, y, inner, z_square):
-    return step(method, state.track[0], inner, z_square)
+def _plain_stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
+    return step(method, track, inner, z_square)
 
 
 _STRIDE = {PUMMA: _pumma_stride, ROMMA: _plain_stride, ALMA: _alma_stride, MICRA: _plain_stride}
 
 
-def stride(method, state, y, inner, z_square):
+def stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
     """Return the same four numbers as :func:`step`, for any p; ``z_square`` is the square of the p-norm of z."""
-    return _STRIDE[type(method)](method, state, y, inner, z_square)
+    return _STRIDE[type(method)](method, y, inner, z_square, v, kept, columns, counts, slots, track)
 
 
-@overload(stride)
-def _compiled_stride(method, state, y, inner, z_square):
+@overload(stride, jit_options={"forceinline": True})
+def _compiled_stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
     return _STRIDE[method.instance_class]
 
 
-def _learn_pair(method, i, y, score, x_norm, state):
-    track, pair = state.track[0], state.pair
+def _learn_pair(
+    method, rows, i, y, score, x_norm, v, link, kept, columns, counts, slots, owners, pair, soft_coefs, track
+):
     side = 1 if y > 0.0 else 0
-    other, free = state.slots[1 - side], state.slots[2]
+    other, free = slots[1 - side], slots[2]
+    _keep(rows, i, free, kept, columns, counts)
     square, cross = 0.0, 0.0
-    for k in range(state.counts[free]):
-        j = state.columns[free, k]
-        square += state.kept[free, j] ** 2
+    for k in range(counts[free]):
+        j = columns[free, k]
+        square += kept[free, j] ** 2
         if other >= 0:
-            cross += state.kept[free, j] * state.kept[other, j]
+            cross += kept[free, j] * kept[other, j]
     if other < 0:
         track.bias = y
     else:
         # Before the step the other example has margin 1 (or w is zero and the bias speaks for it), so that w·z =
         # y·score + 1.
         z_square = square + pair[0, 1 - side] - 2.0 * cross + 2.0 * method.soft
-        alpha, beta, length, feasible = stride(method, state, y, y * score + 1.0, z_square)
+        inner = y * score + 1.0
+        alpha, beta, length, feasible = stride(method, y, inner, z_square, v, kept, columns, counts, slots, track)
         if not feasible:
             return
-        _multiply(method, state, beta, length)
-        _add(state, free, y * alpha)
-        _add(state, other, -y * alpha)
+        _multiply(method, beta, length, v, link, soft_coefs, track)
+        _add(free, y * alpha, v, kept, columns, counts, track)
+        _add(other, -y * alpha, v, kept, columns, counts, track)
         track.mass = beta * track.mass + 2.0 * alpha
         if method.p != 2.0:
-            _relink(state, free, method.p)
-            _relink(state, other, method.p)
+            _relink(free, method.p, v, link, columns, counts)
+            _relink(other, method.p, v, link, columns, counts)
         if method.soft > 0.0:
-            _soften_pair(state, i, side, beta, y * alpha)
-        _settle(method, state)
+            _soften_pair(i, side, beta, y * alpha, owners, pair, soft_coefs, track)
+        _settle(method, v, track)
         if method.p == 2.0:
             value = beta * (score - track.bias) + y * alpha * (square - cross + method.soft)
         else:
             value = 0.0
-            for k in range(state.counts[free]):
-                value += state.kept[free, state.columns[free, k]] * state.link[state.columns[free, k]]
+            for k in range(counts[free]):
+                value += kept[free, columns[free, k]] * link[columns[free, k]]
             value *= track.factor
         track.bias = y - value
-    own = state.slots[side]
-    state.slots[side] = free
-    state.slots[2] = free + 1 if own < 0 else own  # the example that was replaced leaves its slot to the next
-    state.owners[side] = i
+    own = slots[side]
+    slots[side] = free
+    slots[2] = free + 1 if own < 0 else own  # the example that was replaced leaves its slot to the next
+    owners[side] = i
     pair[0, side] = square
 
 
-@njit(cache=True, nogil=True)
-def _soften_pair(state, i, side, beta, amount):
+@njit(cache=True, nogil=True, forceinline=True)
+def _soften_pair(i, side, beta, amount, owners, pair, soft_coefs, track):
     """Update the soft margin's coefficients after θ was multiplied by β, and their sum of squares."""
-    track, coefs = state.track[0], state.soft_coefs
-    mine = track.scale * coefs[i] if len(coefs) > 0 else 0.0
-    its = beta * state.pair[1, 1 - side]
+    mine = track.scale * soft_coefs[i] if len(soft_coefs) > 0 else 0.0
+    its = beta * pair[1, 1 - side]
     track.soft_square = beta**2 * track.soft_square + 2.0 * amount * (mine - its) + 2.0 * amount**2
-    state.pair[1, side], state.pair[1, 1 - side] = mine + amount, its - amount
-    if len(coefs) > 0:
-        coefs[i] += amount / track.scale
-        coefs[state.owners[1 - side]] -= amount / track.scale
+    pair[1, side], pair[1, 1 - side] = mine + amount, its - amount
+    if len(soft_coefs) > 0:
+        soft_coefs[i] += amount / track.scale
+        soft_coefs[owners[1 - side]] -= amount / track.scale
 
 
-def _learn_single(method, i, y, score, x_norm, state):
-    track = state.track[0]
-    alpha, beta, length, feasible = stride(method, state, y, y * score, x_norm * x_norm)
+def _learn_single(
+    method, rows, i, y, score, x_norm, v, link, kept, columns, counts, slots, owners, pair, soft_coefs, track
+):
+    inner, z_square = y * score, x_norm * x_norm
+    if method.p != 2.0:
+        _keep(rows, i, 0, kept, columns, counts)
+    alpha, beta, length, feasible = stride(method, y, inner, z_square, v, kept, columns, counts, slots, track)
     if not feasible:
         return
-    _multiply(method, state, beta, length)
-    _add(state, 0, y * alpha)
+    _multiply(method, beta, length, v, link, soft_coefs, track)
+    if method.p == 2.0:
+        row_add(rows, i, y * alpha / track.scale, v)
+    else:
+        _add(0, y * alpha, v, kept, columns, counts, track)
+        _relink(0, method.p, v, link, columns, counts)
     track.mass = beta * track.mass + alpha
-    if method.p != 2.0:
-        _relink(state, 0, method.p)
     if method.lifted:
         track.lift = beta * track.lift + y * alpha * track.constant
     if method.soft > 0.0:
-        mine = track.scale * state.soft_coefs[i] if len(state.soft_coefs) > 0 else 0.0
+        mine = track.scale * soft_coefs[i] if len(soft_coefs) > 0 else 0.0
         track.soft_square = beta**2 * track.soft_square + 2.0 * y * alpha * mine + alpha**2
-        if len(state.soft_coefs) > 0:
-            state.soft_coefs[i] += y * alpha / track.scale
-    _settle(method, state)
+        if len(soft_coefs) > 0:
+            soft_coefs[i] += y * alpha / track.scale
+    _settle(method, v, track)
     set_bias(method, track)
 
 
-def _pair_norm(method, state, norms, i):
-    return 0.0
+def _pair_meets(method, norm, track):
+    return 0.0, 1.0
 
 
-def _single_norm(method, state, norms, i):
-    track = state.track[0]
-    if norms[i] > track.radius:
-        shrink = lengthen(method, track, norms[i])
-        if shrink != 1.0:
-            _multiply(method, state, shrink, track.square)
-            set_factor(method, track)
-    return augmented(method, track, norms[i])
+def _single_meets(method, norm, track):
+    shrink = lengthen(method, track, norm) if norm > track.radius else 1.0
+    return augmented(method, track, norm), shrink
 
 
 _LEARN = {PUMMA: _learn_pair, ROMMA: _learn_single, ALMA: _learn_single, MICRA: _learn_single}
-_NORM = {PUMMA: _pair_norm, ROMMA: _single_norm, ALMA: _single_norm, MICRA: _single_norm}
+_MEET = {PUMMA: _pair_meets, ROMMA: _single_meets, ALMA: _single_meets, MICRA: _single_meets}
 
 
-def _learn(method, i, y, score, x_norm, state):
-    """Make the method's step at row ``i``, which stands in the free slot."""
-    _LEARN[type(method)](method, i, y, score, x_norm, state)
+def _learn(method, rows, i, y, score, x_norm, v, link, kept, columns, counts, slots, owners, pair, soft_coefs, track):
+    """Make the method's step at row ``i``."""
+    state = v, link, kept, columns, counts, slots, owners, pair, soft_coefs, track
+    _LEARN[type(method)](method, rows, i, y, score, x_norm, *state)
 
 
-def _norm(method, state, norms, i):
-    """Return the augmented norm of row ``i`` for a method that asks for it, and let the constant column grow."""
-    return _NORM[type(method)](method, state, norms, i)
+def meet(method, norm, track):
+    """Return the augmented norm of a row for a method that asks for it, and what θ is multiplied by.
+
+    That is not 1 where the row is longer than all before, and the constant column grows with it.
+    """
+    return _MEET[type(method)](method, norm, track)
 
 
-@overload(_learn)
-def _compiled_learn(method, i, y, score, x_norm, state):
+@overload(_learn, jit_options={"forceinline": True})
+def _compiled_learn(
+    method, rows, i, y, score, x_norm, v, link, kept, columns, counts, slots, owners, pair, soft_coefs, track
+):
     return _LEARN[method.instance_class]
 
 
-@overload(_norm)
-def _compiled_norm(method, state, norms, i):
-    return _NORM[method.instance_class]
+@overload(meet, jit_options={"forceinline": True})
+def _compiled_meet(method, norm, track):
+    return _MEET[method.instance_class]
 
 
 @njit(cache=True, nogil=True)
@@ -722,19 +737,26 @@ def learn_passes(method, rows, orders, signs, norms, state):
     Returns how many passes there were, at how many rows the margin was too small in the last one, and whether there is
     any use in going on. Many short passes in one call cost far less than as many calls.
     """
-    track = state.track[0]
+    v, link, kept, columns, counts, slots, owners, pair, soft_coefs, tracks = state
+    track = tracks[0]
     n_short = 0
     for k in range(len(orders)):
         n_updates, n_short = track.n_updates, 0
         for i in orders[k]:
-            x_norm = _norm(method, state, norms, i)
-            score = track.factor * row_dot(rows, i, state.link) + track.bias
-            if len(state.soft_coefs) > 0:
-                score += method.soft * track.scale * state.soft_coefs[i]
-            if is_short(method, track, signs[i] * score, x_norm):
+            y = signs[i]
+            x_norm, shrink = meet(method, norms[i], track)
+            if shrink != 1.0:
+                _multiply(method, shrink, track.square, v, link, soft_coefs, track)
+                set_factor(method, track)
+            score = track.factor * row_dot(rows, i, link) + track.bias
+            if len(soft_coefs) > 0:
+                score += method.soft * track.scale * soft_coefs[i]
+            if is_short(method, track, y * score, x_norm):
                 n_short += 1
-                _keep(rows, i, state, state.slots[2])
-                _learn(method, i, signs[i], score, x_norm, state)
+                _learn(
+                    method, rows, i, y, score, x_norm,
+                    v, link, kept, columns, counts, slots, owners, pair, soft_coefs, track,
+                )  # fmt: skip
         if n_short == 0 or track.n_updates == n_updates:
             return k + 1, n_short, False
     return len(orders), n_short, True
@@ -750,10 +772,10 @@ def all_below(values, limit):
 
 
 def norms_of(method, rows):
-    """Return the p-norms of the rows' features; nothing for PUMMA, which never asks for them."""
+    """Return the p-norms of the rows' features; zeros for PUMMA, which does not ask for them."""
+    out = np.zeros(n_rows(rows))
     if isinstance(method, PUMMA):
-        return np.empty(0)
-    out = np.empty(n_rows(rows))
+        return out
     if method.p == 2.0:
         squares(rows, out)
         return np.sqrt(out, out=out)

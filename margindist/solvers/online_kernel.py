@@ -32,7 +32,7 @@ from margindist.solvers.online import (
     augmented,
     entry,
     is_short,
-    lengthen,
+    meet,
     new_track,
     next_due,
     orders,
@@ -45,6 +45,7 @@ from margindist.spaces.rows import BLAS, add_rows, inner_products, n_rows, n_sto
 
 _VALUES = 1 << 26  # kernel values held at a time: 512 MB
 _FEW_ROWS = 512  # rows up to which their products may outnumber their values: a step takes no longer with them
+_REACH = 1e100  # scales of vectors are within it and its inverse
 _MOST_CANCELS = (
     1e6  # a margin that is a smaller part of the products it is added up from is left to the rows themselves
 )
@@ -75,7 +76,7 @@ def kernel_state(n_problems, constant):
     )
 
 
-def _pair_learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
+def _pair_learns(method, gram, values, coef, owners, pair, track, scale, t, c, y, score, square):
     side = 1 if y > 0.0 else 0
     other = owners[1 - side]
     if other < 0:
@@ -84,88 +85,91 @@ def _pair_learns(method, gram, values, coef, owners, pair, track, t, c, y, score
         z_square = square + pair[1 - side] - 2.0 * gram[other, t] + 2.0 * method.soft
         alpha, beta, length, feasible = step(method, track, y * score + 1.0, z_square)
         if not feasible:
-            return
-        for k in range(len(coef)):
-            coef[k] *= beta
-        coef[c] += y * alpha
-        coef[other] -= y * alpha
+            return scale
+        scale = _multiply(beta, scale, values, coef)
+        amount = y * alpha / scale
+        coef[c] += amount
+        coef[other] -= amount
+        mine, its = gram[c], gram[other]
         for k in range(len(values)):
-            values[k] = beta * values[k] + y * alpha * (gram[c, k] - gram[other, k])
+            values[k] += amount * (mine[k] - its[k])
         track.mass = beta * track.mass + 2.0 * alpha
         track.square = length
         track.n_updates += 1
-        track.bias = y - values[t] - method.soft * coef[c]
+        track.bias = y - scale * (values[t] + method.soft * coef[c])
     owners[side] = c
     pair[side] = square
+    return scale
 
 
-def _single_learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
+def _single_learns(method, gram, values, coef, owners, pair, track, scale, t, c, y, score, square):
     x_norm = augmented(method, track, np.sqrt(max(0.0, square)))  # negative in an indefinite kernel
     alpha, beta, length, feasible = step(method, track, y * score, x_norm * x_norm)
     if not feasible:
-        return
-    for k in range(len(coef)):
-        coef[k] *= beta
-    coef[c] += y * alpha
+        return scale
+    scale = _multiply(beta, scale, values, coef)
+    amount = y * alpha / scale
+    coef[c] += amount
+    mine = gram[c]
     for k in range(len(values)):
-        values[k] = beta * values[k] + y * alpha * gram[c, k]
+        values[k] += amount * mine[k]
     track.mass = beta * track.mass + alpha
     track.square = length
     track.n_updates += 1
     if method.lifted:
         track.lift = beta * track.lift + y * alpha * track.constant
         set_bias(method, track)
+    return scale
 
 
-def _pair_meets(method, values, coef, track, norm):
-    return 0.0
+@njit(cache=True, nogil=True)
+def _multiply(beta, scale, values, coef):
+    """Return the scale times β; one that gets out of scale goes into the vectors, and 1 is returned."""
+    scale *= beta
+    if 1.0 / _REACH < abs(scale) < _REACH:
+        return scale
+    _rescale(scale, values, coef)
+    return 1.0
 
 
-def _single_meets(method, values, coef, track, norm):
-    if norm > track.radius:
-        shrink = lengthen(method, track, norm)
-        for k in range(len(coef)):
-            coef[k] *= shrink
-        for k in range(len(values)):
-            values[k] *= shrink
-    return augmented(method, track, norm)
+@njit(cache=True, nogil=True)
+def _rescale(scale, values, coef):
+    for k in range(len(coef)):
+        coef[k] *= scale
+    for k in range(len(values)):
+        values[k] *= scale
 
 
 _LEARNS = {PUMMA: _pair_learns, ROMMA: _single_learns, ALMA: _single_learns, MICRA: _single_learns}
-_MEETS = {PUMMA: _pair_meets, ROMMA: _single_meets, ALMA: _single_meets, MICRA: _single_meets}
 
 
-def _learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
-    """Make the method's step at row ``t`` of the block, which is column ``c``."""
-    _LEARNS[type(method)](method, gram, values, coef, owners, pair, track, t, c, y, score, square)
-
-
-def _meets(method, values, coef, track, norm):
-    """Return the augmented norm of a row for a method that asks for it, and let the constant column grow."""
-    return _MEETS[type(method)](method, values, coef, track, norm)
+def _learns(method, gram, values, coef, owners, pair, track, scale, t, c, y, score, square):
+    """Make the method's step at row ``t`` of the block, which is column ``c``; return the new scale."""
+    return _LEARNS[type(method)](method, gram, values, coef, owners, pair, track, scale, t, c, y, score, square)
 
 
 @overload(_learns)
-def _compiled_learns(method, gram, values, coef, owners, pair, track, t, c, y, score, square):
+def _compiled_learns(method, gram, values, coef, owners, pair, track, scale, t, c, y, score, square):
     return _LEARNS[method.instance_class]
-
-
-@overload(_meets)
-def _compiled_meets(method, values, coef, track, norm):
-    return _MEETS[method.instance_class]
 
 
 @njit(cache=True, nogil=True)
 def _learn_block(method, gram, squares, offset, order, signs, values, coef, owners, pair, tracks):
-    """Learn from the block's rows, which are the columns from ``offset`` on; return how many margins were too small."""
-    track = tracks[0]
+    """Learn from the block's rows, which are the columns from ``offset`` on; return how many margins were too small.
+
+    Scores and coefficients are those of θ/scale meanwhile, so that multiplying θ costs nothing.
+    """
+    track, scale = tracks[0], 1.0
     n_short = 0
     for t in order:
-        x_norm = _meets(method, values, coef, track, np.sqrt(max(0.0, squares[t])))
-        score = values[t] + track.bias + method.soft * coef[offset + t]
-        if is_short(method, track, signs[t] * score, x_norm):
+        c, y, square = offset + t, signs[t], squares[t]
+        x_norm, shrink = meet(method, np.sqrt(max(0.0, square)), track)
+        scale *= shrink
+        score = scale * (values[t] + method.soft * coef[c]) + track.bias
+        if is_short(method, track, y * score, x_norm):
             n_short += 1
-            _learns(method, gram, values, coef, owners, pair, track, t, offset + t, signs[t], score, squares[t])
+            scale = _learns(method, gram, values, coef, owners, pair, track, scale, t, c, y, score, square)
+    _rescale(scale, values, coef)
     return n_short
 
 
