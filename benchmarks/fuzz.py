@@ -17,6 +17,7 @@ import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 
 import numpy as np
+from threadpoolctl import threadpool_limits
 
 from benchmarks.fuzz_cases import draw
 from benchmarks.fuzz_checks import KINDS, Fit, run_case
@@ -207,7 +208,12 @@ def _commit():
 def main():
     """Run what the command line asks for; return 1 if anything failed."""
     options = _arguments()
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # for the processes of --jobs
+    with threadpool_limits(limits=1, user_api="blas"):  # and for this one, which has loaded it
+        return _run(options)
+
+
+def _run(options):
     if options.case:
         seed, index, *only = options.case.split(":")
         show_case(int(seed), int(index), *only, limit=options.limit)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from margindist.objectives import LDM, ODM, LeastSquares
 from margindist.solvers import _factors, coordinate_descent, interior_point, least_squares, multiclass, newton
@@ -21,7 +22,7 @@ from margindist.solvers._solution import (
 )
 from margindist.solvers.conjugate_gradients import conjugate_gradients
 from margindist.spaces.partitions import Loaded, LocalPlace, drive
-from margindist.spaces.rows import as_rows
+from margindist.spaces.rows import as_rows, column_sizes
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
 
@@ -51,6 +52,16 @@ def test_multipliers_that_overflow_prove_nothing():
 def test_a_small_column_is_no_rounding_of_a_large_one():
     assert not inseparable(2.0, np.array([0.0, 1e-10]), np.array([1.0, 1e-10]))
     assert inseparable(2.0, np.array([1e-10, 0.0]), np.array([1.0, 1e-10]))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_columns_have_the_same_sizes_in_any_form(dtype):
+    rng = np.random.default_rng(0)
+    X = np.where(rng.random((30, 5)) < 0.3, rng.standard_normal((30, 5)), 0.0).astype(dtype)
+    X[:, 2] = 0.0
+    expected = np.append(np.abs(X).max(axis=0), 1.0)
+    for rows in (as_rows(X, True), as_rows(sp.csr_array(X), True)):
+        np.testing.assert_array_equal(column_sizes(rows), expected)
 
 
 @pytest.mark.parametrize(

