@@ -547,8 +547,6 @@ def set_factor(method, track):
 
 
 def _pumma_stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
-    if method.p == 2.0:
-        return step(method, track, inner, z_square)
     other, free = slots[0 if y > 0.0 else 1], slots[2]
     z = np.empty(counts[free] + counts[other])
     theta = np.empty(len(z))
@@ -568,7 +566,7 @@ def _pumma_stride(method, y, inner, z_square, v, kept, columns, counts, slots, t
 
 
 def _alma_stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
-    if method.p == 2.0 or z_square < _TINY:
+    if z_square < _TINY:
         return step(method, track, inner, z_square)
     x_norm = np.sqrt(z_square)
     rate = method.C / (np.sqrt((method.p - 1.0) * (track.n_updates + 1.0)) * x_norm)
@@ -596,11 +594,11 @@ _STRIDE = {PUMMA: _pumma_stride, ROMMA: _plain_stride, ALMA: _alma_stride, MICRA
 
 
 def stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
-    """Return the same four numbers as :func:`step`, for any p; ``z_square`` is the square of the p-norm of z."""
+    """Return the same four numbers as :func:`step`, for p > 2; ``z_square`` is the square of the p-norm of z."""
     return _STRIDE[type(method)](method, y, inner, z_square, v, kept, columns, counts, slots, track)
 
 
-@overload(stride, jit_options={"forceinline": True})
+@overload(stride)
 def _compiled_stride(method, y, inner, z_square, v, kept, columns, counts, slots, track):
     return _STRIDE[method.instance_class]
 
@@ -624,7 +622,10 @@ def _learn_pair(
         # y·score + 1.
         z_square = square + pair[0, 1 - side] - 2.0 * cross + 2.0 * method.soft
         inner = y * score + 1.0
-        alpha, beta, length, feasible = stride(method, y, inner, z_square, v, kept, columns, counts, slots, track)
+        if method.p == 2.0:
+            alpha, beta, length, feasible = step(method, track, inner, z_square)
+        else:
+            alpha, beta, length, feasible = stride(method, y, inner, z_square, v, kept, columns, counts, slots, track)
         if not feasible:
             return
         _multiply(method, beta, length, v, link, soft_coefs, track)
@@ -668,9 +669,11 @@ def _learn_single(
     method, rows, i, y, score, x_norm, v, link, kept, columns, counts, slots, owners, pair, soft_coefs, track
 ):
     inner, z_square = y * score, x_norm * x_norm
-    if method.p != 2.0:
+    if method.p == 2.0:
+        alpha, beta, length, feasible = step(method, track, inner, z_square)
+    else:
         _keep(rows, i, 0, kept, columns, counts)
-    alpha, beta, length, feasible = stride(method, y, inner, z_square, v, kept, columns, counts, slots, track)
+        alpha, beta, length, feasible = stride(method, y, inner, z_square, v, kept, columns, counts, slots, track)
     if not feasible:
         return
     _multiply(method, beta, length, v, link, soft_coefs, track)
