@@ -1,5 +1,6 @@
 """Online learners: single steps, whole runs against slow versions, theorems, streams, errors."""
 
+import itertools
 import math
 import pickle
 import warnings
@@ -724,7 +725,7 @@ def test_random_state_decides_the_orders(learner, kernel):
 def test_shuffled_passes_are_passes_over_permuted_rows(learner):
     X, y = overlapping(n_samples=60)
     seed = int(np.random.default_rng(0).integers(2**63))
-    passes = zip(range(3), online.orders(len(y), seed))
+    passes = zip(range(3), online.Orders(len(y), seed))
     rows = np.concatenate([order.copy() for _, order in passes])
     shuffled = fit(learner(max_iter=3, random_state=0), X, y)
     close(shuffled, learner().partial_fit(X[rows], y[rows], classes=[0, 1]), X)
@@ -889,3 +890,15 @@ def test_a_scale_out_of_reach_goes_into_the_vectors(beta, scale):
     assert kept == (2.0 if beta == 0.5 else 1.0)
     np.testing.assert_allclose(kept * values, beta * scale * np.array([1.0, -2.0]), rtol=1e-14)
     np.testing.assert_allclose(kept * coef, beta * scale * np.array([3.0, 0.0, 5.0]), rtol=1e-14)
+
+
+@pytest.mark.parametrize("seed", [None, 3])
+def test_orders_are_the_same_for_every_problem_kept_or_not(seed, monkeypatch):
+    kept = online.Orders(7, seed)
+    first = list(itertools.islice(kept, 5))
+    monkeypatch.setattr(online, "_KEPT_ORDERS", 2 * 7)
+    few = online.Orders(7, seed)
+    for again in (kept, few, few):
+        for order, other in zip(first, again):
+            np.testing.assert_array_equal(order, other)
+    assert np.array_equal(first[0], first[1]) == (seed is None)

@@ -106,17 +106,18 @@ class _OnlineClassifier(MarginClassifier):
         data = self._validate_training_data(X, y)
         method, signs = self._method(data.X.shape[1]), self._sign_vectors(data.codes)
         kernel = self._kernel_of(method, data.X)
-        seed = int(self._rng().integers(2**63)) if self.shuffle else None
+        orders = online.Orders(len(data.codes), int(self._rng().integers(2**63)) if self.shuffle else None)
         if kernel is None:
             rows = as_rows(data.X)
             states = [self._new_state(method, len(data.codes)) for _ in signs]
             ends = [
-                online_kernel.run_linear(method, rows, s, state, self.max_iter, seed) for s, state in zip(signs, states)
+                online_kernel.run_linear(method, rows, s, state, self.max_iter, orders)
+                for s, state in zip(signs, states)
             ]
             runs, learners = [run for run, _ in ends], [state for _, state in ends]
         else:
             fresh = online_kernel.kernel_state(len(signs), self._constant())
-            runs, learners = online_kernel.run(method, kernel, data.X, np.vstack(signs), fresh, self.max_iter, seed)
+            runs, learners = online_kernel.run(method, kernel, data.X, np.vstack(signs), fresh, self.max_iter, orders)
         codes = data.codes[:0] if kernel is None else data.codes[learners.numbers]
         self._store(_Memory(self._parameters(), method, kernel, learners, codes))
         return self._store_runs(runs)

@@ -43,6 +43,7 @@ margin, the bound stays above it, so that :math:`\sqrt k` times the bound grows.
 before it lets passes go on, it asks for a proof: whether any weights separate the rows does not depend on the method.
 """
 
+import itertools
 import time
 from typing import NamedTuple
 
@@ -65,6 +66,7 @@ _LAST_LOOK, _LAST_SOFT_LOOK = 1024, 2048  # passes after which all margins have 
 _LOOK_BACK = 4  # evidence compares with the time when there were so many times fewer
 _IN_SIGHT = 1.05  # factor by which √k times the bound grows meanwhile where there is a margin in sight
 _ORDERS = 1 << 16  # row numbers held at a time, in the orders of several passes
+_KEPT_ORDERS = 1 << 22  # row numbers kept for the next problem: 32 MB
 REFRESH = 1000  # steps, or columns if more, after which the norm is summed afresh
 
 
@@ -833,14 +835,31 @@ def next_due(due, growth):
     return max(due + 1, int(growth * due))
 
 
-def orders(n_samples, seed=None):
-    """Yield the order of the rows in each pass: a new permutation every time, or without a seed the one given."""
-    order = np.arange(n_samples)
-    generator = None if seed is None else np.random.default_rng(seed)
-    while True:
-        if generator is not None:
-            generator.shuffle(order)
-        yield order
+class Orders:
+    """The order of the rows in each pass: a new permutation every time, or without a seed the one given.
+
+    Two-class problems pass over the same rows in the same orders; those of the first passes are drawn once.
+    """
+
+    def __init__(self, n_samples, seed=None):
+        self._n_samples, self._seed = n_samples, seed
+        self._first, self._source, self._most = [], self._draw(), _KEPT_ORDERS // n_samples
+
+    def __iter__(self):
+        for k in range(self._most):
+            if k == len(self._first):
+                self._first.append(next(self._source))
+            yield self._first[k]
+        yield from itertools.islice(self._draw(), self._most, None)
+
+    def _draw(self):
+        order = np.arange(self._n_samples)
+        generator = None if self._seed is None else np.random.default_rng(self._seed)
+        while True:
+            if generator is not None:
+                order = order.copy()
+                generator.shuffle(order)
+            yield order
 
 
 class Evidence:
@@ -878,10 +897,10 @@ def next_power_of_two(number):
     return 1 << number.bit_length()
 
 
-def run(method, rows, signs, state, max_iter, seed=None, growth=1.1):
+def run(method, rows, signs, state, max_iter, orders, growth=1.1):
     """Repeat passes until one finds no margin too small; return how it went and the state for later rows."""
     learner = Rows(method, rows, signs, state)
-    found = repeat(method, learner, entry(state.track), max_iter, seed, growth)
+    found = repeat(method, learner, entry(state.track), max_iter, orders, growth)
     return found, state._replace(soft_coefs=np.zeros(0))
 
 
@@ -915,7 +934,7 @@ class Rows:
             return False
 
 
-def repeat(method, learner, track, max_iter, seed, growth):
+def repeat(method, learner, track, max_iter, orders, growth):
     """Repeat passes until one finds no margin too small; return how it went.
 
     The learner's ``learn(orders)`` does what :func:`learn_passes` does, ``lowest()`` returns the smallest y(w·x + b)
@@ -925,7 +944,7 @@ def repeat(method, learner, track, max_iter, seed, growth):
     that the records of a long run cost next to nothing.
     """
     n_samples = len(learner.signs)
-    order_of_pass = orders(n_samples, seed)
+    order_of_pass = iter(orders)
     history, seconds, n_iter, due = [], 0.0, 0, 1
     most, evidence = (max_iter, None) if max_iter is not None else (MOST_PASSES, Evidence(method, learner.overlap))
     longest_run = max(1, _ORDERS // n_samples)
@@ -933,7 +952,7 @@ def repeat(method, learner, track, max_iter, seed, growth):
     while going_on:
         until = min(due, most) if evidence is None else min(due, most, next_power_of_two(n_iter))
         n_passes = min(until - n_iter, longest_run)
-        some_orders = np.array([next(order_of_pass).copy() for _ in range(n_passes)])
+        some_orders = np.array([next(order_of_pass) for _ in range(n_passes)])
         start = time.thread_time()
         n_passes, n_short, going_on = learner.learn(some_orders)
         seconds += time.thread_time() - start

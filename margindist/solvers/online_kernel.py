@@ -35,7 +35,6 @@ from margindist.solvers.online import (
     meet,
     new_track,
     next_due,
-    orders,
     record,
     repeat,
     set_bias,
@@ -218,7 +217,7 @@ def _stack(X, block, old, new):
     return sp.vstack(pieces, format="csr") if sp.issparse(X) else np.vstack(pieces)
 
 
-def run(method, kernel, X, signs, state, max_iter, seed=None):
+def run(method, kernel, X, signs, state, max_iter, orders):
     """Repeat passes until one finds no margin too small; return how each problem went, and the state.
 
     A pass that can make no step is the last one, and without a limit (None) one after which there is evidence that more
@@ -231,16 +230,16 @@ def run(method, kernel, X, signs, state, max_iter, seed=None):
         squares = gram.diagonal().copy()
         learners = zip(signs, coef, owners, state.pair, state.tracks)
         learners = [_Products.new(method, gram, squares, *learner) for learner in learners]
-        runs = [repeat(method, learner, entry(learner.tracks), max_iter, seed, growth=2.0) for learner in learners]
+        runs = [repeat(method, learner, entry(learner.tracks), max_iter, orders, growth=2.0) for learner in learners]
     else:
-        runs = _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, seed)
+        runs = _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, orders)
     used = _used(coef, owners)
     stored = None if kernel.is_precomputed else X[used]
     owners = np.where(owners >= 0, np.searchsorted(used, owners), -1)
     return runs, KernelState(stored, used, coef[:, used], owners, state.pair, state.tracks, m)
 
 
-def run_linear(method, rows, signs, state, max_iter, seed=None):
+def run_linear(method, rows, signs, state, max_iter, orders):
     r"""Do what :func:`margindist.solvers.online.run` does, in the end with the products of the rows where that pays.
 
     They are computed when passes have cost as much. From then on :math:`\theta = a\theta_0 + \sum_i c_i x_i`, where
@@ -252,9 +251,9 @@ def run_linear(method, rows, signs, state, max_iter, seed=None):
     """
     m = n_rows(rows)
     if method.p != 2.0 or m * m > max(_FEW_ROWS**2, n_stored(rows)):
-        return online.run(method, rows, signs, state, max_iter, seed)
+        return online.run(method, rows, signs, state, max_iter, orders)
     learner = _InTurn(online.Rows(method, rows, signs, state), -(-m // BLAS))
-    found = repeat(method, learner, entry(state.track), max_iter, seed, growth=1.1)
+    found = repeat(method, learner, entry(state.track), max_iter, orders, growth=1.1)
     learner.end()
     return found, state._replace(soft_coefs=np.zeros(0))
 
@@ -424,7 +423,7 @@ def _add_up(gram, coef, values):
 # ---------------------------------------------------------------------- passes in blocks, for more rows than that
 
 
-def _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, seed):
+def _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, orders):
     """Repeat passes of all problems, which share the kernel values; return how each went.
 
     The time is that of all of them together.
@@ -434,7 +433,7 @@ def _run_in_blocks(method, kernel, X, signs, coef, owners, state, max_iter, seed
     most = MOST_PASSES if max_iter is None else max_iter
     evidence = [Evidence(method, lambda: False) for _ in signs]
     before, start = _n_updates(state), time.thread_time()
-    for n_iter, order in zip(range(1, most + 1), orders(X.shape[0], seed)):
+    for n_iter, order in zip(range(1, most + 1), orders):
         n_short = _pass(method, kernel, X, order, signs, coef, owners, state, active)
         after = _n_updates(state)
         going_on = (n_short > 0) & (after > before) & (n_iter < most)
