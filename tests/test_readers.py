@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import itertools
 import lzma
 import os
 import re
@@ -22,6 +23,8 @@ from sklearn.datasets import dump_svmlight_file, load_svmlight_file
 
 from benchmarks import fuzz_readers
 from margindist.datasets import DataError, read_file
+from margindist.datasets.dataset import MISSING_NUMBERS
+from margindist.datasets.fields import Layout, cut, to_number
 from margindist.datasets.svmlight import read_svmlight
 
 PACK = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
@@ -556,6 +559,23 @@ def test_delimited_numbers_are_rounded_as_python_rounds_them(tmp_path, numbers):
     path = tmp_path / "t.csv"
     path.write_text("a,b\n" + "".join(f"{text},0\n" for text in numbers))
     assert column_of(path) == [float(text) for text in numbers]
+
+
+@pytest.mark.parametrize("point", [".", ","])
+def test_short_numbers_are_what_python_reads(point):
+    words = ["".join(letters) for size in range(1, 5) for letters in itertools.product(f"07{point}-+eE", repeat=size)]
+    words += [f"{start}{word}" for start in ("123", "-12", f"0{point}12345", f"1234567{point}") for word in words[:399]]
+    words = [word for word in words if word not in MISSING_NUMBERS]
+    layout = Layout(np.array([0]), np.frombuffer(point.encode(), dtype=np.uint8))
+    for behind in (";tail to fill a word", ""):
+        text = "".join(f"{word}{behind}\n" for word in words)
+        block = cut(text.encode(), ord(";"), layout=layout)[0]
+        expected = [to_number(word.replace(point, ".")) for word in words]
+        read = np.ones(len(words), dtype=bool)
+        read[block.unread[:, 0]] = False
+        assert read.tolist() == [value is not None for value in expected]
+        known = np.array([value for value in expected if value is not None])
+        assert block.numbers[0, read].tobytes() == known.tobytes()
 
 
 def test_decimal_points_and_commas_in_one_column_are_text(write):

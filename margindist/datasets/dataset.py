@@ -416,10 +416,9 @@ def _looks_like_classes(column):
     most = min(_MOST_CLASSES, max(2, n_rows // 5))
     if isinstance(column, Text):
         return 2 <= len(column.levels) <= most
-    known = column[~np.isnan(column)]
-    if len(np.unique(known[:_FIRST_ROWS])) > most:  # no need to look at all
+    if len(np.unique(_known(column, _FIRST_ROWS))) > most:  # no need to look at all
         return False
-    levels = np.unique(labels_of(known))
+    levels = np.unique(labels_of(_known(column)))
     return levels.dtype.kind != "f" and 2 <= len(levels) <= most
 
 
@@ -470,9 +469,11 @@ def _informative(table, columns, target, notes):
 
 def _constant(column):
     column = _dense(column)
-    values = column.codes if isinstance(column, Text) else column
-    present = values[~_missing(column)]
-    return len(present) == 0 or (len(present) == len(values) and bool(np.all(present == present[0])))
+    if len(np.unique(_known(column, _FIRST_ROWS))) > 1:  # no need to look at all
+        return False
+    known = _known(column)
+    n_rows = len(column.codes if isinstance(column, Text) else column)
+    return len(known) == 0 or (len(known) == n_rows and bool(np.all(known == known[0])))
 
 
 def _identifier(column, name):
@@ -494,6 +495,15 @@ def _identifier(column, name):
 
 def _dense(column):
     return column.dense() if isinstance(column, Sparse) else column
+
+
+def _known(column, n_rows=None):
+    """Return the numbers, or codes of text, that are not missing, of the first rows or of all."""
+    if isinstance(column, Text):
+        codes = column.codes[:n_rows]
+        return codes[codes >= 0]
+    numbers = column[:n_rows]
+    return numbers[~np.isnan(numbers)]
 
 
 def _missing(column):

@@ -418,14 +418,14 @@ class _Column:
 
     def finish(self):
         """Return the column, as numbers or :class:`Text`, and a sentence if a few words alone make text of it."""
-        stored = np.concatenate(self._blocks)
         if not self.is_text:
-            return stored, None
+            return np.concatenate(self._blocks), None
         texts = self._levels.texts()
         levels = sorted(set(texts) - MISSING)
         numbers = {level: k for k, level in enumerate(levels)}
         places = np.array([numbers.get(text, -1) for text in texts], dtype=np.int32)
-        column = Text(places[stored], tuple(levels))
+        codes = np.concatenate([places[block] for block in self._blocks])
+        column = Text(codes, tuple(levels))
         words = (text for text in texts if text in numbers and not _is_number(text))
         return column, self._remark(column, next(words, None))
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.compilation import njit
+from margindist.compilation import borrowed, njit
 from margindist.datasets.dataset import MISSING_NUMBERS, DataError
 
 BLANKS = 256  # instead of a delimiter: any number of blanks separates fields
@@ -94,7 +94,8 @@ class Block(NamedTuple):
         return [self.field(start + k) for start, end in pairwise([0, *ends]) if start + k < end]
 
 
-# Numba counts references to arrays around calls, which takes longer than to look at a few bytes; hence forceinline.
+# Numba counts references to arrays around calls, which takes longer than to look at a few bytes; hence forceinline,
+# after which most of the counting cancels out, and `borrowed`, for the rest.
 
 
 @njit(cache=True, nogil=True, forceinline=True)
@@ -193,6 +194,7 @@ def _cut(text, delimiter, stops, layout, block):
 
     Where that is not because the text is _WHOLE, bytes and lines are those up to the row in question.
     """
+    text = borrowed(text)
     places, points = layout
     starts, ends, doubled, numbers, unread = block.starts, block.ends, block.doubled, block.numbers, block.unread
     position, line, row, fields, n_unread = 0, 0, 0, 0, 0
@@ -413,6 +415,9 @@ _TENS = np.array([10.0**k for k in range(23)])  # exact in float64
 _TWOS = np.array([2.0**k for k in range(_SMALLEST_EXPONENT, _LARGEST_EXPONENT + 1)])
 _WHOLE_TENS = np.array([10**k for k in range(9)], dtype=np.uint64)
 _ZEROS = _ONES * _ZERO
+_UPPER_BYTE = np.uint64(0xFF << 56)
+_LETTER_E = np.uint64(0x75)  # "E", and "e" but for the bit of 32, both less "0" as in the words above
+_OTHER_CASE = np.uint64(32)
 _TO_UPPER_BIT = _ONES * np.uint64(128 - 10)  # what is added to 10 to reach it
 
 
@@ -513,6 +518,30 @@ def _digits(text, position, end, mantissa):
     return mantissa, position
 
 
+@njit(cache=True, nogil=True, forceinline=True)
+def _short_number(word, point):
+    """Read a number without exponent that ends within the eight bytes of a word; return its digits as a whole number,
+    how many they are, how many of them are decimals, and whether it has a decimal point; no digits if it is longer.
+
+    The byte of the point is taken out, so that all digits stand together.
+    """
+    word ^= _ZEROS
+    no_digits = (word | (word + _TO_UPPER_BIT)) & _UPPER_BITS
+    if no_digits == np.uint64(0):
+        return np.uint64(0), 0, 0, False
+    n_whole = _bytes_before(no_digits)
+    before = (np.uint64(1) << np.uint64(8 * n_whole)) - np.uint64(1)
+    fraction = (word >> np.uint64(8 * n_whole)) & np.uint64(255) == point ^ _ZERO
+    if fraction:
+        word = (word & before) | ((word >> np.uint64(8)) & ~before) | _UPPER_BYTE
+        no_digits = (word | (word + _TO_UPPER_BIT)) & _UPPER_BITS
+    n_digits = _bytes_before(no_digits)
+    following = (word >> np.uint64(8 * n_digits)) & np.uint64(255)
+    if n_digits == 0 or following == _UPPER_BYTE >> np.uint64(56) or following | _OTHER_CASE == _LETTER_E:
+        return np.uint64(0), 0, 0, False
+    return _eight_digits(word << np.uint64(64 - 8 * n_digits)), n_digits, n_digits - n_whole, fraction
+
+
 @njit(cache=True, nogil=True)
 def _leading_zero_digits(text, position, end):
     """Return how many digits of a number, whatever its decimal point, come before the first that is not 0."""
@@ -531,8 +560,14 @@ def read_number(text, start, end, point):
     correctly) or NO_NUMBER, and whether it has a decimal point.
     """
     position = start
-    negative = position < end and text[position] == _MINUS
-    position += position < end and (negative or text[position] == _PLUS)
+    sign = np.uint8(_PLUS) if position == end else text[position]
+    negative = sign == _MINUS
+    position += position < end and (negative | (sign == _PLUS))
+    if position + 8 <= end:
+        mantissa, n_digits, n_decimals, fraction = _short_number(word_at(text, position), np.uint64(point))
+        if n_digits > 0:
+            value = np.float64(mantissa) / _TENS[n_decimals]
+            return -value if negative else value, position + n_digits + fraction, EXACT, fraction
     first = position
     mantissa, position = _digits(text, position, end, np.uint64(0))
     n_digits, n_decimals = position - first, 0

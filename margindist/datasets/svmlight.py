@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from margindist.compilation import njit
+from margindist.compilation import borrowed, njit
 from margindist.datasets.dataset import DataError
 from margindist.datasets.fields import BOM, NO_NUMBER, UNSURE, read_number
 
@@ -46,6 +46,7 @@ def _parse(text, labels, ends, indices, values, slow):
     ``ends`` gets each row's number of entries so far. A row of ``slow`` is (entry, or -1 - row for a label; start; end)
     of a number left to Python. ``line`` counts from 0 within this text.
     """
+    text = borrowed(text)
     position, rows, entries, slows, line = 0, 0, 0, 0, 0
     size = len(text)
     while position < size:
