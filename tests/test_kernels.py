@@ -274,6 +274,7 @@ def test_exponentials_are_as_exact_as_they_say():
 @pytest.mark.parametrize("kernel", SOME_KERNELS, ids=lambda kernel: str(kernel.name)[:8])
 def test_any_number_of_threads_gives_the_same_bits(kernel, sparse, rng, monkeypatch):
     monkeypatch.setattr(gram_module, "_RANGE", 100)
+    monkeypatch.setattr(gram_module, "_LONG_RANGE", 300)
     X = rng.standard_normal((700, 3)) * (rng.random((700, 3)) < 0.4) + [1e-3, 0.0, 0.0]
     X = sp.csr_matrix(X) if sparse else X
     V, which = rng.standard_normal((700, 2)), rng.permutation(700)[:300]

@@ -456,9 +456,11 @@ def _move(problem, curvature, which, change, z, beta):
 
 def _block(problem, curvature, which):
     """Return the rows and columns ``which`` of YH̃Y."""
-    B, u, y = curvature.B[which], curvature.u[which, None], problem.signs[which]
-    left, right = np.hstack([-B, curvature.kappa * u]), np.hstack([B, u])
-    H = dgemm(1.0, left, right, trans_b=True, beta=1.0, c=curvature.gram.block(which).T, overwrite_c=True).T
+    H, y = curvature.gram.block(which), problem.signs[which]
+    if not _is_plain(problem.objective):
+        B, u = curvature.B[which], curvature.u[which, None]
+        left, right = np.hstack([-B, curvature.kappa * u]), np.hstack([B, u])
+        H = dgemm(1.0, left, right, trans_b=True, beta=1.0, c=H.T, overwrite_c=True).T
     H *= y[:, None]
     H *= y
     return H

@@ -32,12 +32,24 @@ from margindist.spaces.rows import as_matrix
 
 _CHEAP = 64  # features up to which a kernel value takes no longer than to keep it
 _STRIP = 256  # rows of the matrix evaluated at a time
-_RANGE = 1024  # entries of columns that one thread works on at a time: a strip of them stays in its cache
+_RANGE = 1024  # entries of columns that one thread computes at a time: a strip of them stays in its cache
+_LONG_RANGE = 16384  # the same of columns that are kept: long pieces are read faster
 
 
 @njit(cache=True, nogil=True)
 def _add_rows(values, which, coef, out, begin, end):
-    for k in range(len(which)):
+    """Add rows times their coefficients, four at a time: the sums are read and written less often.
+
+    A sum has the same bits whatever the range, for its terms come in the same order.
+    """
+    in_fours = len(which) - len(which) % 4
+    for k in range(0, in_fours, 4):
+        first, second = values[which[k]], values[which[k + 1]]
+        third, fourth = values[which[k + 2]], values[which[k + 3]]
+        a, b, c, d = coef[k], coef[k + 1], coef[k + 2], coef[k + 3]
+        for j in range(begin, end):
+            out[j] += (a * first[j] + b * second[j]) + (c * third[j] + d * fourth[j])
+    for k in range(in_fours, len(which)):
         row, scale = values[which[k]], coef[k]
         for j in range(begin, end):
             out[j] += scale * row[j]
@@ -208,7 +220,9 @@ class CachedGram:
             slots = self._slot[which]
             known = slots >= 0
             self._used[slots[known]] = self._clock
-            self._on_ranges(lambda a, b: _add_rows(self._cache, slots[known], coef[known], out, a, b))
+            about = self._cache, slots[known], coef[known], out
+            length = int(np.clip(-(-self.n // self._pairs.n_jobs), _RANGE, _LONG_RANGE))
+            self._on_ranges(lambda a, b: _add_rows(*about, a, b), length)
             missing, coef, again = which[~known], coef[~known], again[~known]
             for begin in range(0, len(missing), _STRIP):
                 part = slice(begin, begin + _STRIP)
@@ -230,9 +244,9 @@ class CachedGram:
         self._slot[evicted[evicted >= 0]] = -1
         self._owner[slots], self._slot[which[worth]], self._used[slots] = which[worth], slots, self._clock
 
-    def _on_ranges(self, work):
+    def _on_ranges(self, work, length=_RANGE):
         """Call ``work(begin, end)`` for ranges of all rows."""
-        self._pairs.each(lambda begin: work(begin, min(begin + _RANGE, self.n)), range(0, self.n, _RANGE))
+        self._pairs.each(lambda begin: work(begin, min(begin + length, self.n)), range(0, self.n, length))
 
     def image(self, coef):
         """Return the product with coefficients that may be zero for most rows."""
