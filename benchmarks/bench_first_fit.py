@@ -37,6 +37,7 @@ CASES = {
     "5,000 x 30": "make_classification(5000, 30, random_state=0)",
     "20,000 x 30": "make_classification(20_000, 30, random_state=0)",
     "50,000 x 30": "make_classification(50_000, 30, random_state=0)",
+    "100,000 x 30": "make_classification(100_000, 30, random_state=0)",
 }
 CLASSIFIERS = ("LDMClassifier", "ODMClassifier")
 

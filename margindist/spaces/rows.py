@@ -26,12 +26,14 @@ from margindist.spaces.lanes import gather, padded, spread
 _MANY = 24  # columns up to which scores are summed in registers, four at a time
 _BLOCK_BYTES = 1 << 20  # a block of scaled rows stays in the second-level cache
 BLAS = 40.0  # how much faster an operation is inside a dense product or factorisation than on a stored value
-_FEW_VALUES = 10**6  # of dense rows: up to here NumPy needs some milliseconds more at most
+_FEW_VALUES = 25 * 10**5  # of dense rows: up to here NumPy needs some milliseconds more at most
+_FEW_OF_SINGLE = 0.4  # share of them up to which that is true of float32, which NumPy converts in every sweep
 _VALUES_OF_A_ROW = 20  # that solvers keep beside the row itself, and NumPy sweeps over many times
 _WORTH_PASSES = 2 * 10**5  # stored values, and five per row: below, passes could save some milliseconds at most
 _STRIP_ROWS = 4096  # rows that are converted to float64 at a time
 _STRIP_VALUES = 1 << 21  # values that are, where they are not converted by rows
 _COMMON = 12  # of so many rows one at least has a column that is taken for dense in inner products
+_WORTH_A_COPY = 10**6  # values of dense rows from which on it pays to copy those that are not zero
 _MOSTLY_ZEROS = 0.5  # share of other values up to which dense rows are read faster as sparse ones
 _MOST_SPREAD = 1 << 24  # values of sparse rows, zeros included, that are held as an array for a product
 
@@ -62,7 +64,8 @@ def as_rows(X, fit_intercept=False):
     if sp.issparse(X):
         unsigned = X.indices.view(f"u{X.indices.itemsize}")  # spares compiled code the check for negative indices
         return SparseRows(X.data, unsigned, X.indptr, X.shape[1], bias)
-    return DenseRows(X, bias, X.size + _VALUES_OF_A_ROW * len(X) <= _FEW_VALUES)
+    most = _FEW_VALUES * (1.0 if X.dtype == np.float64 else _FEW_OF_SINGLE)
+    return DenseRows(X, bias, X.size + _VALUES_OF_A_ROW * len(X) <= most)
 
 
 def take_rows(rows, which):
@@ -465,7 +468,9 @@ def without_zeros(rows):
 
     Products with a few columns take as long as the rows take to read, which many of them make worth a smaller copy.
     """
-    if isinstance(rows, SparseRows) or are_few(rows) or np.count_nonzero(rows.X) > _MOSTLY_ZEROS * rows.X.size:
+    if isinstance(rows, SparseRows) or rows.X.size <= _WORTH_A_COPY:
+        return rows
+    if np.count_nonzero(rows.X) > _MOSTLY_ZEROS * rows.X.size:
         return rows
     return as_rows(sp.csr_matrix(rows.X))._replace(bias=rows.bias)
 
