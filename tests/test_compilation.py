@@ -23,6 +23,8 @@ from margindist.spaces.rows import (
     are_few,
     as_rows,
     gram,
+    gram_diagonal,
+    gram_product,
     inner_products,
     scatter,
     scores,
@@ -124,13 +126,17 @@ def test_numpy_and_compiled_code_sum_the_same(rng, fit_intercept, dtype):
 def test_sparse_rows_are_multiplied_as_dense_ones_are(rng, density, fit_intercept, dtype):
     X = np.where(rng.random((60, 30)) < density, rng.normal(size=(60, 30)), 0.0).astype(dtype)
     which, weights = rng.permutation(60)[:50], rng.random(50) + 0.1
-    first = rng.normal(size=50)
+    first, w = rng.normal(size=50), rng.normal(size=30 + fit_intercept)
     sparse, dense = (
         [
             np.tril(gram(rows, which, weights)),
             np.tril((system := weighted_system(rows, which, weights, first, -first))[0]),
             *system[1:],
             inner_products(rows, which, which[:7]),
+            gram_diagonal(rows, which, weights),
+            gram_product(rows, which, weights, w, np.ones(len(w))),
+            some_scores(rows, which, w, np.empty(50)),
+            add_rows(rows, which, first, np.ones(len(w))),
         ]
         for rows in (as_rows(sp.csr_array(X), fit_intercept), as_rows(X, fit_intercept))
     )

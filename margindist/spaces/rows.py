@@ -36,6 +36,9 @@ _COMMON = 12  # of so many rows one at least has a column that is taken for dens
 _WORTH_A_COPY = 10**6  # values of dense rows from which on it pays to copy those that are not zero
 _MOSTLY_ZEROS = 0.5  # share of other values up to which dense rows are read faster as sparse ones
 _MOST_SPREAD = 1 << 24  # values of sparse rows, zeros included, that are held as an array for a product
+# Positions of stored values are unsigned: signed ones might count from the end, and compiled code that asks so at every
+# access takes twice as long.
+_ONE, _TWO, _THREE, _FOUR = np.arange(1, 5, dtype=np.uint64)
 
 
 @read_only
@@ -139,14 +142,14 @@ def _dense_dot(rows, i, w):
 
 
 def _sparse_dot(rows, i, w):
-    begin, end = rows.indptr[i], rows.indptr[i + 1]
-    rest = end - (end - begin) % 4
+    begin, end = np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])
+    rest = end - (end - begin) % _FOUR
     s0 = s1 = s2 = s3 = 0.0  # four sums need not wait for each other
-    for k in range(begin, rest, 4):
+    for k in range(begin, rest, _FOUR):
         s0 += rows.data[k] * w[rows.indices[k]]
-        s1 += rows.data[k + 1] * w[rows.indices[k + 1]]
-        s2 += rows.data[k + 2] * w[rows.indices[k + 2]]
-        s3 += rows.data[k + 3] * w[rows.indices[k + 3]]
+        s1 += rows.data[k + _ONE] * w[rows.indices[k + _ONE]]
+        s2 += rows.data[k + _TWO] * w[rows.indices[k + _TWO]]
+        s3 += rows.data[k + _THREE] * w[rows.indices[k + _THREE]]
     for k in range(rest, end):
         s0 += rows.data[k] * w[rows.indices[k]]
     return rows.bias * w[-1] + ((s0 + s1) + (s2 + s3))
@@ -156,15 +159,13 @@ def _dense_add(rows, i, scale, w):
     x = rows.X[i]
     for j in range(x.shape[0]):
         w[j] += scale * x[j]
-    if rows.bias != 0.0:
-        w[-1] += scale * rows.bias
+    w[-1] += scale * rows.bias  # not only if there is one: with a branch, counting references would take the most time
 
 
 def _sparse_add(rows, i, scale, w):
-    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+    for k in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
         w[rows.indices[k]] += scale * rows.data[k]
-    if rows.bias != 0.0:
-        w[-1] += scale * rows.bias
+    w[-1] += scale * rows.bias
 
 
 def _dense_square(rows, i):
@@ -178,7 +179,7 @@ def _dense_square(rows, i):
 
 def _sparse_square(rows, i):
     total = rows.bias * rows.bias
-    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+    for k in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
         value = np.float64(rows.data[k])
         total += value * value
     return total
@@ -233,7 +234,7 @@ def _dense_add_outer(rows, i, columns, scales, n, W):
 
 
 def _sparse_add_outer(rows, i, columns, scales, n, W):
-    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+    for k in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
         value, j = rows.data[k], rows.indices[k]
         for c in range(n):
             W[j, columns[c]] += value * scales[c]
@@ -255,7 +256,7 @@ def _dense_scatter(rows, i, values, columns):
 
 def _sparse_scatter(rows, i, values, columns):
     count = 0
-    for k in range(rows.indptr[i], rows.indptr[i + 1]):
+    for k in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
         if rows.data[k] != 0.0:
             values[rows.indices[k]] = rows.data[k]
             columns[count] = rows.indices[k]
@@ -568,12 +569,21 @@ def _raise_to(values, columns, sizes):
 def sum_of_squares(rows, weights):
     """Return the weighted sum of the squares of every column (without the constant one)."""
     if isinstance(rows, SparseRows):
-        squared = rows._replace(data=np.square(rows.data, dtype=np.float64), bias=0.0)
-        return add_rows(squared, np.arange(len(weights)), weights, np.zeros(rows.n_features))
+        return _sparse_sum_of_squares(rows, weights, np.zeros(rows.n_features))
     total = np.zeros(rows.X.shape[1])
     for start in range(0, len(weights), _STRIP_ROWS):
         total += weights[start : start + _STRIP_ROWS] @ np.square(rows.X[start : start + _STRIP_ROWS], dtype=np.float64)
     return total
+
+
+@njit(cache=True, nogil=True)
+def _sparse_sum_of_squares(rows, weights, out):
+    for i in range(len(weights)):
+        if weights[i] != 0.0:
+            for k in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+                value = np.float64(rows.data[k])
+                out[rows.indices[k]] += weights[i] * (value * value)
+    return out
 
 
 @njit(cache=True, nogil=True)
