@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from scipy.linalg import cho_solve
 
 from margindist.objectives import LDM, ODM, LeastSquares
 from margindist.solvers import _factors, coordinate_descent, interior_point, least_squares, multiclass, newton
@@ -272,3 +273,31 @@ def test_a_kept_factor_solves_for_sets_of_rows_that_differ(rng, monkeypatch):
         x = kept.solver(products, which, own_ridge[which])(b)
         np.testing.assert_allclose(products[np.ix_(which, which)] @ x + own_ridge[which] * x, b, atol=1e-9)
     assert len(made) == 2  # only the last set differs by more than is worth it
+
+
+def test_a_kept_factor_multiplies_only_for_rows_that_the_last_set_had_not(rng, monkeypatch):
+    X = rng.normal(size=(80, 200))
+    products, ridge, dearer = X @ X.T, np.ones(80), np.ones(80)
+    dearer[7] = 3.0
+    sets = [
+        (np.arange(60), ridge, 0),
+        (np.r_[np.arange(2, 60), 70], ridge, 3),  # 0 and 1 have left, 70 has joined
+        (np.r_[71, np.arange(2, 60), 70], dearer, 3),  # 71 has joined, 7 has left and joined with another ridge
+        (np.r_[np.arange(1, 60), 70, 71], dearer, 0),  # 1 is back
+        (np.r_[np.arange(2, 60), 70], ridge, 1),  # and leaves again
+    ]
+    columns = []
+
+    def counted(factor, b, **named):
+        if b.ndim == 2:
+            columns.append(b.shape[1])
+        return cho_solve(factor, b, **named)
+
+    monkeypatch.setattr(_factors, "cho_solve", counted)
+    kept = KeptFactor()
+    for which, own_ridge, new in sets:
+        columns.clear()
+        b = rng.normal(size=len(which))
+        x = kept.solver(products, which, own_ridge[which])(b)
+        np.testing.assert_allclose(products[np.ix_(which, which)] @ x + own_ridge[which] * x, b, atol=1e-9)
+        assert sum(columns) == new

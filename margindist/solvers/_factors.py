@@ -10,7 +10,8 @@ the rows R leave; a row whose ridge changes leaves and joins. The solution for t
 
 with :math:`t = (x_N, \nu)` and :math:`b_t = (b_N, 0)`: its last rows say :math:`x_R = 0`, and :math:`\nu` takes up what
 the equations of R ask for. It takes :math:`2 n^2 k` operations for k rows that join or leave, instead of
-:math:`n^3 / 3`.
+:math:`n^3 / 3`. A column of :math:`K_B^{-1} U` is that of its row alone, so that k counts only rows that were not among
+those of the step before.
 """
 
 import numpy as np
@@ -44,6 +45,8 @@ class KeptFactor:
         self._rows = None  # those that the factor is for
         self._ridge = None
         self._factor = None
+        self._changes = None  # what was different at the last call, as numbers of rows, ~ of those that left,
+        self._columns = None  # and the columns of V that came of it
 
     def solver(self, products, which, ridge):
         """Return what solves with ``products[which, which] + diag(ridge)``, given the right-hand side.
@@ -65,6 +68,7 @@ class KeptFactor:
         system = square_part(products, which)
         system.flat[:: len(which) + 1] += ridge
         self._rows, self._ridge, self._factor = which, ridge, nearest_cholesky(system)
+        self._changes, self._columns = which[:0], np.empty((len(which), 0))
         return lambda b: cho_solve(self._factor, b, check_finite=False)
 
     def _changed(self, products, which, ridge, places, stay, left):
@@ -72,9 +76,9 @@ class KeptFactor:
         joined, places = which[~stay], places[stay]
         n_joined, n_changed = len(joined), len(joined) + len(left)
         U = np.zeros((len(self._rows), n_changed), order="F")
-        U[:, :n_joined] = products[np.ix_(self._rows, joined)]
+        U[:, :n_joined] = products[np.ix_(joined, self._rows)].T
         U[left, n_joined + np.arange(len(left))] = 1.0
-        V = cho_solve(self._factor, U, check_finite=False)
+        V = self._times_inverse(U, np.concatenate([joined, ~self._rows[left]]))
         S = -(U.T @ V)
         S[:n_joined, :n_joined] += products[np.ix_(joined, joined)] + np.diag(ridge[~stay])
         border, pivots, singular = dgetrf(S) if n_changed else (S, None, 0)
@@ -95,3 +99,14 @@ class KeptFactor:
             return out
 
         return solve
+
+    def _times_inverse(self, U, changes):
+        """Return V, the inverse times U; those of its columns that the last call has seen are there."""
+        V = np.empty(U.shape, order="F")
+        _, before, now = np.intersect1d(self._changes, changes, assume_unique=True, return_indices=True)
+        V[:, now] = self._columns[:, before]
+        new = np.ones(len(changes), dtype=bool)
+        new[now] = False
+        V[:, new] = cho_solve(self._factor, U[:, new], overwrite_b=True, check_finite=False)
+        self._changes, self._columns = changes, V
+        return V
