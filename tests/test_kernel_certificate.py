@@ -11,10 +11,10 @@ from margindist import LDMClassifier, ODMClassifier
 from margindist.estimators import _base
 from margindist.objectives import LDM, ODM
 from margindist.solvers import newton
-from margindist.solvers._kernel_certificate import _certify_features
-from margindist.solvers._solution import Options, Problem
+from margindist.solvers._kernel_certificate import _certify_features, hidden_by_rounding
+from margindist.solvers._solution import Options, Problem, Solution
 from margindist.spaces.features import cholesky_factor
-from margindist.spaces.gram import FullGram
+from margindist.spaces.gram import FullGram, clip_spectrum
 
 
 def long_kernel(X, kernel, gamma):
@@ -226,3 +226,41 @@ def test_components_end_where_memory_or_their_use_does(rng, monkeypatch):
         LDMClassifier(**options | {"kernel": "sigmoid"}).fit(X, y)
     with pytest.raises(ValueError, match="None, 'auto' or a positive integer"):
         LDMClassifier(**options | {"n_components": "all"}).fit(X, y)
+
+
+# ---------------------------------------------------------------------- gaps that are rounding
+
+
+@pytest.mark.parametrize("objective", [3.0, -3.0, 3e40])
+def test_a_gap_is_hidden_where_the_objective_rounds_by_as_much(objective):
+    error = 1e-9 * abs(objective)
+    solution = Solution(np.zeros(2), np.zeros(2), objective, gap=5e-9, error=error)
+    assert hidden_by_rounding(solution)
+    assert not hidden_by_rounding(solution._replace(gap=5e-8))
+    assert not hidden_by_rounding(solution._replace(gap=np.inf))
+    assert not hidden_by_rounding(solution._replace(error=0.0))
+    assert hidden_by_rounding(solution._replace(error=0.0, gap=0.0))
+
+
+@pytest.mark.parametrize("size", [1.0, 1e12])
+def test_the_length_of_a_dual_point_hides_gaps_only_from_who_asks_with_the_matrix(rng, size):
+    """Rows of both classes that are nearly the same cancel: the function is short, and the sum that says so rounds."""
+    X = 1.0 + 1e-3 * rng.normal(size=(40, 2))
+    gram, exact = FullGram(X @ X.T), X.astype(np.longdouble)
+    multipliers = np.full(40, size)
+    coef = np.where(np.arange(40) % 2, size, -size)
+    rounded = abs(0.5 * (coef @ gram.columns(np.arange(40)) @ coef - coef @ (exact @ exact.T) @ coef))
+    solution = Solution(coef, multipliers, objective=1.0, gap=float(rounded))
+    assert hidden_by_rounding(solution, gram)
+    solution = solution._replace(gap=1e-12 * size**2)
+    assert hidden_by_rounding(solution, gram) and not hidden_by_rounding(solution)
+    assert not hidden_by_rounding(solution._replace(gap=1e-8 * size**2), gram)
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_what_was_clipped_from_an_indefinite_matrix_rounds_as_its_largest_eigenvalue_does(rng, kept):
+    vectors = np.linalg.qr(rng.normal(size=(30, 30)))[0]
+    gram = clip_spectrum(FullGram((vectors * np.r_[-1e6, np.ones(29)]) @ vectors.T))
+    gram = gram if kept else FullGram(gram.columns(np.arange(30)))
+    solution = Solution(np.ones(30), np.ones(30), objective=1.0, gap=1e-7)
+    assert hidden_by_rounding(solution, gram) == kept
