@@ -15,9 +15,9 @@ next few rows change sides, so that each takes a step or two.
 
 - Few columns: H is formed and factorised. From one step to the next only rows that changed sides are added to it or
   taken from it, so late steps cost little more than one sweep.
-- Many columns: conjugate gradients on Hv = v + Z'(φ'' ∘ Zv), preconditioned by the diagonal of H (Newton-CG), each
-  system only roughly; when one takes as long as a factorisation would have, the rest is done by factorisation, of H
-  or, with fewer rows than columns, of the inner products of the active rows.
+- Many columns: conjugate gradients on Hv = v + Z'(φ'' ∘ Zv), preconditioned by a power of the diagonal of H
+  (Newton-CG), each system only roughly; when one takes as long as a factorisation would have, the rest is done by
+  factorisation, of H or, with fewer rows than columns, of the inner products of the active rows.
 
 All of it is sums over rows, so the method is written as rounds over partitions (:mod:`margindist.spaces.partitions`);
 rows in memory are the case of one partition, or of a few. A step is a round ``advance`` (margins, value, gradient), a
@@ -29,7 +29,9 @@ with dz = Z dw says more: a = −φ'(z) − φ''(z) ∘ dz, the slopes after a f
 Newton's and no row changes sides, which at a high price is far less; and at the point where the step ends it forgives
 the rows that did. Any a is good for a proof. This one is tried when that number promises that it will do, and always
 where it costs next to nothing beside a step or where steps are hard to find. Conjugate gradients leave a residual r and
-½‖r‖² in the gap; it lies where H is large, and there a pass of coordinate ascent over the rows takes most of it away.
+½‖r‖² in the gap: of the points on their way and between them, the direction is the one with the shortest residual, and
+no proof is tried while that is far too long. What is left of it lies where H is large, and there a pass of coordinate
+ascent over the rows takes most of it away.
 """
 
 import numpy as np
@@ -39,7 +41,7 @@ from margindist.compilation import njit
 from margindist.objectives import compiled_for, coordinate_step, of_some, row_slope
 from margindist.solvers._factors import KeptFactor, nearest_cholesky
 from margindist.solvers._solution import Solution, Status, conclude, gap_to_reach, require
-from margindist.solvers.conjugate_gradients import ConjugateGradients
+from margindist.solvers.conjugate_gradients import ConjugateGradients, ShortestResidual
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     BLAS,
@@ -62,7 +64,7 @@ from margindist.spaces.rows import (
 _MOST_STEPS = 1000
 _LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
 _FEW_COLUMNS = 2000  # columns of which a factorisation is no matter
-_FEW_SWEEPS = 30  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
+_FEW_SWEEPS = 60  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
 _WITHIN_A_PASS = 25.0  # by how much a pass of coordinate ascent may reduce the gap of a dual point
 _OFTEN = 5  # nor gone on with where they have cost so many of them in all,
 _ONCE = 1  # or so many of those that need not be done again in each step
@@ -71,6 +73,9 @@ _MOST_TRIALS = 100  # of a step's length
 _USUAL_TRIALS = 30  # beyond which the slope's rounding is looked at; ten as a rule
 _SMALLER = 1e-3  # the next length to try where the root is nowhere near
 _FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
+_FINEST = 1e-3  # the same where nothing but the proof is missing
+_SCALING = 0.85  # of the diagonal, by which residuals are divided
+_WORTHWHILE = 0.5  # of what the last solution promises, for that with the shortest residual
 _FAR = 1e100  # a margin beyond all edges
 _SHORT_STEP = 0.01  # share of Newton's direction below which edges are in the way
 _LONG_STEP = 0.5  # share with which it leads to the minimum, or next to it
@@ -178,10 +183,13 @@ def _rounds(objective, options, start, method, in_files):
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
             break
         gradient += (path.ridge - 1.0) * w
-        dw = yield from direction(now, gradient, path.ridge)
+        goal = enough * value if path.ridge == 1.0 else np.inf
+        dw = yield from direction(now, gradient, path.ridge, goal)
         step, hidden = yield from exact_step(w, dw, gradient @ dw, total, ridge=path.ridge)
         promised, ahead = -0.5 * (gradient @ dw), None
-        if path.ridge == 1.0 and (direction.foresees or path.begun or promised <= enough * value):
+        looks = direction.foresees or path.begun or promised <= enough * value
+        in_time = not (in_vain or hidden or n_iter + 1 == max_iter)  # the gap of a last step is told in any case
+        if path.ridge == 1.0 and looks and not (in_time and direction.left > _WITHIN_A_PASS * goal):
             ahead = yield Round("foresee", (total,))
             if shape["parts"] == 1 and 1.0 < _foreseen_gap(w, ahead, value) / enough <= _WITHIN_A_PASS:
                 ahead = yield Round("relax", (ahead["pressure"], total))
@@ -294,7 +302,7 @@ def _cheapest(shape):
         _RowFactor: m**3 / (3.0 * BLAS) if m <= _LARGEST_FACTOR and alone else np.inf,
     }
     cheapest = min(costs, key=costs.get)
-    return cheapest, costs[cheapest] / (2.0 * shape["stored"] + m)
+    return cheapest, costs[cheapest] / (shape["stored"] + 0.5 * m)  # a sweep's operation is half a product's
 
 
 def is_affordable(rows):
@@ -306,13 +314,14 @@ def is_affordable(rows):
 class _Factor:
     """Newton directions by a Cholesky factor of H, whose Gram part is kept up to date between steps."""
 
-    foresees = False
+    foresees = False  # whether a look ahead costs next to nothing
+    left = 0.0  # ½‖r‖² of the residual that the direction leaves
 
     def __init__(self, in_files):
         self.at_once = in_files  # whether a round that reads the rows anyway shall also return what H changes by
         self._gram = 0.0
 
-    def __call__(self, now, gradient, ridge):
+    def __call__(self, now, gradient, ridge, goal):
         """Return the direction."""
         if "gram" not in now:  # only rows that changed sides, unless those are many
             afresh = 2 * now["changed"] > now["active"]
@@ -331,19 +340,24 @@ class _RowFactor:
     By Woodbury's formula ``ρH⁻¹g = g − Z'(ρ/φ'' + ZZ')⁻¹Zg``. The rows, which have them, are in one partition.
     """
 
-    at_once, foresees = False, True  # a look ahead costs nothing beside a factor
+    at_once, foresees, left = False, True, 0.0
 
     def __init__(self, in_files):
         pass
 
-    def __call__(self, now, gradient, ridge):
+    def __call__(self, now, gradient, ridge, goal):
         """Return the direction."""
         found = yield Round("row_direction", (gradient, ridge))
         return found["direction"]
 
 
 class _Conjugate:
-    """Newton directions by preconditioned conjugate gradients, until a factorisation would have been cheaper."""
+    """Newton directions by preconditioned conjugate gradients, until a factorisation would have been cheaper.
+
+    A power of the diagonal scales, for two aims: with all of it values fall in the fewest steps where columns differ in
+    size, without any of it the residual does, which stays in the gap. Where less is left to gain than the gap may be,
+    all that is missing is the proof: then the residual is made short enough for that.
+    """
 
     at_once, foresees = False, True
 
@@ -353,26 +367,35 @@ class _Conjugate:
         self._most = (_ONCE if cheapest is _RowFactor else _OFTEN) * limit
         self._last = np.inf  # length of the gradient a step before
         self._successor = None
+        self.left = 0.0
 
-    def __call__(self, now, gradient, ridge):
+    def __call__(self, now, gradient, ridge, goal):
         """Return the direction, roughly."""
+        self.left = 0.0
         if self._successor is not None:
-            return (yield from self._successor(now, gradient, ridge))
-        diagonal = ridge + (yield Round("diagonal"))["diagonal"]
-        gradients = ConjugateGradients(-gradient, lambda residual: residual / diagonal)
+            return (yield from self._successor(now, gradient, ridge, goal))
+        scales = (ridge + (yield Round("diagonal"))["diagonal"]) ** _SCALING
+        gradients = ConjugateGradients(-gradient, lambda residual: residual / scales)
+        shortest = ShortestResidual(gradients)
         size = np.linalg.norm(gradient)
         enough = np.clip(size / self._last, *_FORCING) ** 2 * gradients.square
+        least = _FINEST**2 * gradients.square
         self._last = size
-        sweeps = 0
-        while gradients.square > enough:
-            toward = gradients.direction
+        sweeps, promised = 0, 0.0
+        while gradients.square > (least if promised <= goal < shortest.half_square else enough):
+            toward, square = gradients.direction, gradients.square
             gradients.step(ridge * toward + (yield Round("product", (toward,)))["image"])
+            shortest.follow()
+            promised += 0.5 * gradients.length * square
             sweeps += 1
             self._most -= 1
             if sweeps >= self._limit or self._most <= 0:
                 self._successor = self._cheapest(False)
                 break
-        return gradients.solution
+        if shortest.promise(gradient) < _WORTHWHILE * promised:
+            shortest = gradients
+        self.left = 0.5 * (shortest.residual @ shortest.residual)
+        return shortest.solution
 
 
 # ---------------------------------------------------------------------- a part: margins and the rounds on them
@@ -405,7 +428,8 @@ class SmoothPart:
         self._margins = np.zeros(len(weights))
         self._move = np.zeros(len(weights))
         self._in_system = np.zeros(len(weights))  # curvatures that are in H
-        self._curvatures = None  # those at the margins
+        self._curvatures = None  # those at the margins,
+        self._active = None  # and which of them are not zero
         self._factor = KeptFactor()
 
     def shape(self, rows):
@@ -429,11 +453,12 @@ class SmoothPart:
         else:
             sweep = compiled_for(objective, _sweep)
             sweep(objective, rows, self._given, weights, total, w, z, self._curvatures, pressure)
+        self._active = np.flatnonzero(self._curvatures)
         record = {
             "loss": of_some(objective.losses, z, weights, total).sum(),
             "pressure": pressure,
             "changed": np.count_nonzero(self._curvatures != self._in_system),
-            "active": np.count_nonzero(self._curvatures),
+            "active": len(self._active),
         }
         if with_gram:
             record |= self.hessian(rows, afresh=False)
@@ -461,20 +486,18 @@ class SmoothPart:
 
     def diagonal(self, rows):
         """Return the diagonal of the Gram product of the active rows."""
-        active = np.flatnonzero(self._curvatures)
-        return {"diagonal": gram_diagonal(rows, active, self._curvatures[active])}
+        return {"diagonal": gram_diagonal(rows, self._active, self._curvatures[self._active])}
 
     def product(self, rows, v):
         """Return the Gram product of the active rows times a vector."""
-        active = np.flatnonzero(self._curvatures)
-        return {"image": gram_product(rows, active, self._curvatures[active], v, np.zeros(len(v)))}
+        return {"image": gram_product(rows, self._active, self._curvatures[self._active], v, np.zeros(len(v)))}
 
     def row_direction(self, rows, gradient, ridge):
         """Return the Newton direction by inner products of the active rows, which must be all there are."""
         if "products" not in self._shared:
             everything = np.arange(n_rows(rows))
             self._shared["products"] = inner_products(rows, everything, everything)
-        active = np.flatnonzero(self._curvatures)
+        active = self._active
         solve = self._factor.solver(self._shared["products"], active, ridge / self._curvatures[active])
         scores(rows, gradient, images := np.empty(len(self._weights)))
         coefs = np.zeros(len(images))  # of all rows: to copy the active ones would take longer
