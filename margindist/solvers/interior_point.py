@@ -13,6 +13,18 @@ and e = U − β of the second inequality, and the Newton system that is left wh
 with ρ = 1 − z for the predictor (Mehrotra 1992). A hard margin has no ξ: t = β/s. The number of iterations hardly
 depends on C, where coordinate descent needs the more passes the larger C is.
 
+The multipliers may go another part a' of the direction than the rest, a. The residual r of Qw = q + Z'β then becomes
+
+    r + Z'(a' dβ) − Q(a dw) = (1 − a') r + (a' − a) Q dw,    since Z'dβ − Q dw = −r,
+
+of which the second part is little where C is large. The products become a bilinear function of a and a', so that what
+is left of the way is known for both choices, and the better one is taken. While the residual outweighs the products,
+a is at most a': products that fall before it does would leave no room to correct it.
+
+Where rows stop a direction early, it is corrected once (Gondzio 1996): the products that it leads to, a little further
+than the predictor led, are brought within a factor of what they aim at. That costs no factorisation, and one sweep.
+Neither is done for a hard margin: if there is none, Mehrotra's multipliers soon grow without bound, which proves it.
+
 The Gram product Z_S'TZ_S is nearly all the cost, so the *working set* S leaves out rows that are plainly on one side
 of margin 1: those beyond it cost nothing, those short of it add U_i z_i to q'w. Rows join it as soon as they change
 sides. Rows that leave or join have their multipliers moved, and with them the residual of Qw = q + Z'β, by a fraction
@@ -21,20 +33,21 @@ iteration counts all rows.
 
 All of it is sums over rows, so the method is written as rounds over partitions (:mod:`margindist.spaces.partitions`);
 rows in memory are the case of one partition, or of a few. A part keeps its own working set. An iteration is three
-sweeps over the working set, one round each:
+or four sweeps over the working set, one round each:
 
 - ``advance``: take the step, make the working set smaller where rows have settled, linearise, and return the Gram
   product together with the predictor's right-hand side and Z'β, as two columns more of the same product;
 - ``predict``: the predictor, and the corrector's right-hand side in the same sweep: it depends on the target, which
   is known only when all parts have answered, as v + target v', so both vectors are returned;
-- ``direct``: the corrected direction, and how far the rows let it go.
+- ``direct``: the corrected direction, how far the rows let it go, and the right-hand side that would correct it;
+- ``redirect``, where that is not far: the correction, and how far the rows let shares of it go.
 
 ``look`` is ``advance`` with a look at the rows outside the working set. The first guess comes from a sample of the
 rows, a fixed share of every partition, which is followed in the same rounds; its margins also say how far from margin
 1 the quarter of all rows reaches that is worked on first.
 
-What a part keeps: the labels' signs and two flags per row (3 bytes; in memory the signs are those given), and 15
-numbers (120 bytes) per row of the working set, which is a quarter of the rows or less where there are many: about 33
+What a part keeps: the labels' signs and two flags per row (3 bytes; in memory the signs are those given), and 16
+numbers (128 bytes) per row of the working set, which is a quarter of the rows or less where there are many: about 35
 bytes per row, for each two-class problem, beside labels and weights.
 
 Fewer rows than columns span a subspace in which the weights lie: with the rows' coordinates in an orthonormal basis of
@@ -45,6 +58,7 @@ the very values that two equal rows take. Where weights differ by orders of magn
 products is long and crooked; there all products aim at the same.
 """
 
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -81,7 +95,16 @@ _MOVE = 0.3  # how far rows that leave or join may move the residual, relative t
 _NEAR_BOUND = (1e-3, 1e-4, 1e-5)  # how near to its bound a multiplier must be for its row to leave, relative to it
 _SMALL = 1000  # rows from which on making the working set smaller pays
 _FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
+_TRUST = 4  # power of the share of the products left by the predictor that the corrector aims at
+_MOST_BEND = 30.0  # second-order terms are at most so many times the mean product: a few rows could stop all
+_FURTHER = 0.3  # how much further than the predictor the direction should lead
+_LONG = 0.3  # a direction that leads less far is worth a correction;
+_SHARES = (0.5, 1.0)  # shares of it that are tried, and taken
+_WORTH = 0.03  # if they leave less of the way, by this fraction
+_PROPORTION = 10.0  # factor by which products may differ from what they aim at
 _CENTRE = 0.5  # fraction of the products s∘β and ξ∘e that a step back towards the central path aims at
+_ENOUGH = 0.9  # fraction of the tolerance at which to end: what rounding adds to the certificate is less than the rest,
+_ENOUGH_HARD = 0.5  # and so is what scaling to a feasible hard margin adds
 _CYCLE = 3  # iterations without progress after which to take such steps: Mehrotra's can go round in circles
 _GIVE_UP = 30  # iterations without progress after which to end
 _NO_STEP = 1e-10  # a step this short means that rounding has taken over
@@ -97,6 +120,7 @@ _USUAL_ITERATIONS = 12  # the first guess included
 # Measured, in operations (of 4 ns) as in gram_operations: what a pass of coordinate descent, or a sweep, does with a
 # stored value; what it takes a pass to jump to a row and step; and an iteration to go through its variables.
 _DENSE_VALUE, _DENSE_JUMP, _SPARSE_VALUE, _SPARSE_JUMP, _ROW = 0.25, 30.0, 1.5, 45.0, 37.0
+
 _SKETCH = 257  # numbers that stand for the distribution of a part's margins
 
 
@@ -222,7 +246,10 @@ def _rounds(objective, options, start, seed, with_dual):
         half, centre = half + 1e-3, 0.5
     opened = yield Round("open", (guess, nearest, half, centre), guess)
     limit = options.limit(_MOST_ITERATIONS)
-    w, n_iter, ended = yield from _path(Q, q, opened, guess, half, centre, options.tol, limit, options.report)
+    enough = options.tol * (_ENOUGH_HARD if objective.hard else _ENOUGH)
+    w, n_iter, ended = yield from _path(
+        Q, q, opened, guess, half, centre, objective.hard, enough, limit, options.report
+    )
     found = yield from certified(objective, w, mean_row, total)
     if with_dual:
         beta = yield Round("multipliers", (), found.coef)
@@ -233,7 +260,7 @@ def _rounds(objective, options, start, seed, with_dual):
 def _guess_from_sample(Q, q, m, seed):
     """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
     opened = yield Round("open_sample", (_sample_size(m, len(q)) / m, seed))
-    guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
+    guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, False, 0.5 * SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
     seen = yield Round("working_distances", (), guess)
     return guess, _merged_quantile(seen["sketch"], _NEAREST)
 
@@ -251,7 +278,7 @@ def _merged_quantile(sketches, share):
     return values[order][min(np.searchsorted(reached, share * reached[-1]), len(values) - 1)]
 
 
-def _path(Q, q, opened, guess, half, centre, tol, max_iter, report):
+def _path(Q, q, opened, guess, half, centre, hard, tol, max_iter, report):
     """Follow the central path on what the parts have opened; return coefficients, iterations and how it ended."""
     system, right = opened["gram"] + Q, opened["rhs"] + opened["pull"] + q
     if guess is not None:
@@ -264,15 +291,15 @@ def _path(Q, q, opened, guess, half, centre, tol, max_iter, report):
     for n_iter in range(max_iter + 1):
         residual, value, gap = _where(Q, q, w, now)
         move = _MOVE * np.sqrt(2.0 * _left(residual, now)) / (now["inside"] + now["outside"])
-        if gap <= 0.5 * tol * abs(value) and now["outside"] and not looked:
-            now = yield Round("look", (0.0, w, False, move, now["slack_products"] / now["weight"]), w)
+        if gap <= tol * abs(value) and now["outside"] and not looked:
+            now = yield Round("look", (_STAY, w, False, move, now["slack_products"] / now["weight"]), w)
             residual, value, gap = _where(Q, q, w, now)
         if now["joined"]:
             gap = least = np.inf
         if report is not None and report(n_iter, w, value, gap / abs(value)):
             ended = Status.STOPPED
             break
-        if gap <= 0.5 * tol * abs(value):
+        if gap <= tol * abs(value):
             break
         if n_iter == max_iter:
             ended = Status.ITERATION_LIMIT
@@ -283,12 +310,12 @@ def _path(Q, q, opened, guess, half, centre, tol, max_iter, report):
         if since > _GIVE_UP:
             break
         try:
-            dw, step = yield from _direction(Q, residual, now, bold=since < _CYCLE)
+            dw, step = yield from _direction(Q, residual, now, since < _CYCLE, hard)
         except (LinAlgError, ArithmeticError):  # no digits are left; what was reached still has its certificate
             break
-        if step < _NO_STEP:
+        if max(step.primal, step.dual) < _NO_STEP:
             break
-        w = w + step * dw
+        w = w + step.primal * dw
         shrink = gap <= 0.1 * abs(value)
         since_look = 0 if looked else since_look + 1
         looked = bool(now["outside"]) and (since_look + 1 >= _LOOK or now["joined"] > 0)
@@ -313,21 +340,72 @@ def _left(residual, now):
     return now["products"] + 0.5 * (residual @ residual)
 
 
-def _direction(Q, residual, now, bold):
+class _Step(NamedTuple):
+    """How far a direction is gone, and how much of the correction is added to it before."""
+
+    primal: float  # in the margins and on their sides of 1
+    dual: float  # in the multipliers
+    share: float = 0.0
+
+
+_STAY = _Step(0.0, 0.0)
+
+
+def _direction(Q, residual, now, bold, hard):
     """Return the direction in w, which the parts know in their variables, and how far to go along it.
 
-    Mehrotra's direction is ``bold``; the other one goes back towards the central path.
+    Mehrotra's direction is ``bold``; the other one goes back towards the central path. Where rows stop it early, it is
+    corrected once more. A ``hard`` margin's is not, nor do its
+    multipliers go another part of the way than the rest.
     """
     factor = _factorise(now["gram"] + Q)
     dw = cho_solve(factor, now["rhs"] + residual, check_finite=False)
-    ahead = yield Round("predict", (dw, 1.0 if bold else 0.0))
-    length, products = ahead["step_min"], ahead["products"]
-    after = products + length * (ahead["slope"] + length * ahead["bend"])
-    centring = (after / products) ** 3 if bold else _CENTRE
-    target = centring * products / now["pairs"]
+    most = np.inf if hard else _MOST_BEND * now["products"] / now["pairs"]
+    ahead = yield Round("predict", (dw, most if bold else 0.0))
+    primal, dual = min(1.0, ahead["primal_min"]), min(1.0, ahead["dual_min"])
+    after = _products_after(ahead, primal, dual)
+    centring = (after / ahead["products"]) ** _TRUST if bold else _CENTRE
+    target = centring * ahead["products"] / now["pairs"]
     dw = cho_solve(factor, residual + ahead["plain"] + target * ahead["aimed"], check_finite=False)
-    room = yield Round("direct", (dw, target))
-    return dw, min(1.0, _SHORTEN * room["step_min"]) if np.isfinite(dw).all() else 0.0
+    further = min(1.0, primal + _FURTHER), min(1.0, dual + _FURTHER)
+    room = yield Round("direct", (dw, target, *further))
+    if not np.isfinite(dw).all():
+        return dw, _STAY
+    best, left = _best_step(room, residual, Q @ dw, hard)
+    if hard or min(best.primal, best.dual) >= _LONG:
+        return dw, best
+    correction = cho_solve(factor, room["correction"], check_finite=False)
+    rooms = yield Round("redirect", (correction,))
+    limit = (1.0 - _WORTH) * left
+    for k, share in enumerate(_SHARES):
+        corrected = dw + share * correction
+        step, left = _best_step({name: values[k] for name, values in rooms.items()}, residual, Q @ corrected, hard)
+        if left < limit:
+            best, limit = step._replace(share=share), left
+    return dw + best.share * correction, best
+
+
+def _products_after(sums, primal, dual):
+    """Return the sum of all products after steps along a direction."""
+    return sums["products"] + primal * sums["by_primal"] + dual * (sums["by_dual"] + primal * sums["by_both"])
+
+
+def _best_step(room, residual, Qdw, hard):
+    """Return how far to go along a direction, and what is then left of the way: two steps, or one for both.
+
+    Steps of different lengths leave (1 - dual) r + (dual - primal) Q dw of the residual r, of which the second part
+    is little where C is large.
+    """
+    primal, dual = (min(1.0, _SHORTEN * room[name]) for name in ("primal_min", "dual_min"))
+    both = min(primal, dual)
+    steps = [_Step(both, both)]
+    if not hard:
+        steps.append(_Step(both if 0.5 * (residual @ residual) > room["products"] else primal, dual))
+    found = []
+    for step in steps:
+        rest = (1.0 - step.dual) * residual + (step.dual - step.primal) * Qdw
+        found.append((step, _products_after(room, step.primal, step.dual) + 0.5 * (rest @ rest)))
+    return min(found, key=itemgetter(1))
 
 
 def _factorise(system):
@@ -386,7 +464,7 @@ class HingePart(CertifiedPart):
         always = {"working_distances", "multipliers"}
         if self._copied is None:
             return always
-        return always | {"advance", "predict", "direct"} | ({"begin"} if self._sampled else set())
+        return always | {"advance", "predict", "direct", "redirect"} | ({"begin"} if self._sampled else set())
 
     @property
     def _signs(self):
@@ -468,7 +546,7 @@ class HingePart(CertifiedPart):
         self._copied = take_rows(rows, which) if len(which) <= self._spare else None
         signs = self._signs[which]
         self._working = _Set(None, which, signs, _aims(weights), self._objective.upper(weights))
-        self._scratch = [np.empty(len(which)) for _ in range(7)]
+        self._scratch = [np.empty(len(which)) for _ in range(8)]
 
     def _on(self, rows):
         """Return the working set with its rows."""
@@ -531,22 +609,35 @@ class HingePart(CertifiedPart):
         """Return complementarity along the predictor, and the corrector's right-hand side without and per target."""
         t, rho, aimed, *rests = self._scratch[:5]
         sums = np.zeros((2, len(dw)))
-        step, now, slope, bend = _predict(self._on(rows), dw, bends, self._point, t, rho, aimed, *rests, sums)
+        room = _predict(self._on(rows), dw, bends, self._point, t, rho, aimed, *rests, sums)
         plain, per_target = sums
-        return {"step_min": step, "products": now, "slope": slope, "bend": bend, "plain": plain, "aimed": per_target}
+        return {**_as_record(room), "plain": plain, "aimed": per_target}
 
-    def direct(self, rows, dw, target):
-        """Fill the corrected direction; return how far it can be gone."""
-        t, rho, aimed, rest_slack, rest_xi, dz, dbeta = self._scratch
-        step = _direct(self._on(rows), dw, target, self._point, t, rho, aimed, rest_slack, rest_xi, dz, dbeta)
-        return {"step_min": step}
+    def direct(self, rows, dw, target, primal, dual):
+        """Fill the corrected direction; return how far it can be gone, and what to correct of it.
+
+        The correction is for products that would be out of proportion after steps ``primal`` and ``dual``.
+        """
+        correction = np.zeros(len(dw))
+        room = _direct(self._on(rows), dw, target, primal, dual, self._point, *self._scratch[:7], correction)
+        return {**_as_record(room), "correction": correction}
+
+    def redirect(self, rows, dw):
+        """Fill the correction of the direction; return how far one can go with shares of it."""
+        return _as_record(_redirect(self._on(rows), dw, self._point, *self._scratch, np.array(_SHARES)))
 
     def _move(self, step):
-        """Go along the direction that :meth:`direct` has left."""
-        if step > 0.0:
-            _, _, _, dslack, dxi, dz, dbeta = self._scratch
-            for entry, change in zip(self._point, (dz, dbeta, dslack, dxi), strict=True):
-                entry += step * change
+        """Go along the direction that :meth:`direct` and :meth:`redirect` have left."""
+        if step == _STAY:
+            return
+        dz_more, dslack_more, dxi_more, dslack, dxi, dz, dbeta, dbeta_more = self._scratch
+        direction = dz, dbeta, dslack, dxi
+        if step.share > 0.0:
+            for change, more in zip(direction, (dz_more, dbeta_more, dslack_more, dxi_more), strict=True):
+                change += step.share * more
+        lengths = step.primal, step.dual, step.primal, step.primal
+        for entry, change, length in zip(self._point, direction, lengths, strict=True):
+            entry += length * change
 
     def _leave_settled(self, rows, longest):
         """Leave out rows that sit firmly on one side: multiplier at its bound, margin far off for its pace.
@@ -581,7 +672,7 @@ class HingePart(CertifiedPart):
         copied, self._copied = self._copied, None
         self._which = self._which[stay]
         self._working = _Set(None, self._which, *(entry[stay] for entry in self._working[2:]))
-        self._scratch = [np.empty(len(stay)) for _ in range(7)]
+        self._scratch = [np.empty(len(stay)) for _ in range(8)]
         if copied is not None:
             self._copied = take_rows(copied, stay)
 
@@ -712,14 +803,16 @@ def _curvature(beta, slack, xi, upper):
 def _predicted(z, beta, slack, xi, upper, weight, t, dz, bends):
     """Return the predictor's direction in (beta, s, xi), and the corrector's residuals without and per target.
 
-    A hard margin has no xi, and its multipliers no bound: what is priced is zero there.
+    Second-order terms are at most ``bends`` times the row's weight. A hard margin has no xi, and its multipliers no
+    bound: what is priced is zero there.
     """
     e = upper - beta
     dbeta = t * (1.0 - z - dz)
     dslack = -slack - slack * dbeta / beta
     dxi = -xi + xi * dbeta / e
-    rest_slack = -slack * beta - bends * dslack * dbeta
-    rest_xi = _either(xi > 0.0, -xi * e + bends * dxi * dbeta, 0.0)
+    most = bends * weight
+    rest_slack = -slack * beta - np.fmin(np.fmax(dslack * dbeta, -most), most)
+    rest_xi = _either(xi > 0.0, -xi * e + np.fmin(np.fmax(dxi * dbeta, -most), most), 0.0)
     aimed = weight / beta - _either(xi > 0.0, weight / e, 0.0)
     rho = rest_slack / beta - rest_xi / e - (z - 1.0 + xi - slack)
     return dbeta, dslack, dxi, rest_slack, rest_xi, aimed, rho
@@ -731,6 +824,25 @@ def _corrected(beta, slack, xi, upper, aim, dbeta, rest_slack, rest_xi):
     dslack = (rest_slack + aim - slack * dbeta) / beta
     dxi = _either(xi > 0.0, (rest_xi + aim + xi * dbeta) / (upper - beta), 0.0)
     return dslack, dxi
+
+
+def _disproportion(product, aim):
+    """Return what a product lacks of its right proportion to what it aims at, or exceeds it by, within bounds."""
+    most = _PROPORTION * aim
+    return np.fmin(np.fmax(np.fmin(np.fmax(product, aim / _PROPORTION), most) - product, -most), most)
+
+
+@overload(_disproportion)
+def _compiled_disproportion(product, aim):
+    return _disproportion
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def _correction(beta, slack, xi, e, aim, primal, dual, dbeta, dslack, dxi):
+    """Return what the products would be out of proportion by after these steps, and the right side that corrects it."""
+    by_slack = _disproportion((slack + primal * dslack) * (beta + dual * dbeta), aim)
+    by_xi = _either(xi > 0.0, _disproportion((xi + primal * dxi) * (e - dual * dbeta), aim), 0.0)
+    return by_slack, by_xi, by_slack / beta - by_xi / e
 
 
 @njit(cache=True, nogil=True)
@@ -784,76 +896,177 @@ def _linearise_rows(working, point, t, first, second):
     return loss, loss + total, worst, slack_products, slack_products + others
 
 
+class _Room(NamedTuple):
+    """How far a direction can be gone, and the products along it."""
+
+    primal: float  # longest step along which slack and xi stay positive
+    dual: float  # and along which multipliers stay within their bounds
+    products: float  # now
+    by_primal: float  # change per primal step,
+    by_dual: float  # per dual step,
+    by_both: float  # and per product of both
+
+
+def _as_record(room):
+    """Return a room with the names by which records are reduced."""
+    primal, dual, *sums = room
+    return {"primal_min": primal, "dual_min": dual, **dict(zip(_Room._fields[2:], sums, strict=True))}
+
+
+def _room_of_few(point, upper, dbeta, dslack, dxi, longest):
+    """Return the room of a direction, in NumPy."""
+    _, beta, slack, xi = point
+    e, priced = upper - beta, xi > 0.0
+    with np.errstate(**_QUIET):
+        primal = _least_room(longest, (slack, dslack), (xi, dxi))
+        dual = _least_room(longest, (beta, dbeta), (e, -dbeta))
+    xi, e, dxi, de = xi[priced], e[priced], dxi[priced], -dbeta[priced]
+    by_primal = beta @ dslack + e @ dxi
+    return _Room(primal, dual, slack @ beta + xi @ e, by_primal, slack @ dbeta + xi @ de, dslack @ dbeta + dxi @ de)
+
+
+@njit(cache=True, nogil=True)
+def _add_room(room, beta, slack, xi, e, dbeta, dslack, dxi):
+    """Take one row into the room of a direction, an array in the order of ``_Room``."""
+    room[0] = min(room[0], _room(slack, dslack), _room(xi, dxi))
+    room[1] = min(room[1], _room(beta, dbeta), _room(e, -dbeta))
+    room[2] += slack * beta
+    room[3] += dslack * beta
+    room[4] += slack * dbeta
+    room[5] += dslack * dbeta
+    if xi > 0.0:
+        room[2] += xi * e
+        room[3] += dxi * e
+        room[4] -= xi * dbeta
+        room[5] -= dxi * dbeta
+
+
 def _predict(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums):
-    """Return the predictor's longest step and complementarity along it (c0 + c1 a + c2 a a), in one sweep with what
-    the corrector's right side adds up from: ``sums[0]`` plus the target times ``sums[1]``, with ``bends`` times the
-    second-order terms. The residuals of the products, without the target, are left in ``rest_slack`` and ``rest_xi``.
+    """Return the predictor's room, in one sweep with what the corrector's right side adds up from: ``sums[0]`` plus the
+    target times ``sums[1]``, with second-order terms of up to ``bends``. The residuals of the products, without the
+    target, are left in ``rest_slack`` and ``rest_xi``.
     """
     if not are_few(working.rows):
-        return _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums)
-    _, beta, slack, xi = point
-    e = working.upper - beta
+        room = _no_room()
+        _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums, room)
+        return room
     dz = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
     with np.errstate(**_QUIET):
         dbeta, dslack, dxi, rest_slack[:], rest_xi[:], aimed[:], rho[:] = _predicted.py_func(
             *point, working.upper, working.aims, t, dz, bends
         )
-        step = _least_room(1.0, (beta, dbeta), (slack, dslack), (xi, dxi), (e, -dbeta))
-    priced = xi > 0.0
-    xi, e, dxi, de = xi[priced], e[priced], dxi[priced], -dbeta[priced]
-    now = slack @ beta + xi @ e
-    slope = slack @ dbeta + beta @ dslack + e @ dxi + xi @ de
-    bend = dslack @ dbeta + dxi @ de
     for total, right in zip(sums, (rho, aimed), strict=True):
         add_rows(working.rows, working.which, working.signs * t * right, total)
-    return step, now, slope, bend
+    return _room_of_few(point, working.upper, dbeta, dslack, dxi, 1.0)
+
+
+def _no_room(n=()):
+    """Return rooms that no row has been taken into."""
+    room = np.zeros((len(_Room._fields), *n))
+    room[:2] = 2.0
+    return room
 
 
 @njit(cache=True, nogil=True)
-def _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums):
-    step, now, slope, bend = 1.0, 0.0, 0.0, 0.0
+def _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums, room):
     for i in range(len(t)):
         z, beta, slack, xi, upper = point.z[i], point.beta[i], point.slack[i], point.xi[i], working.upper[i]
-        e, sign, row = upper - beta, working.signs[i], working.which[i]
+        sign, row = working.signs[i], working.which[i]
         dbeta, dslack, dxi, rest_slack[i], rest_xi[i], aimed[i], rho[i] = _predicted(
             z, beta, slack, xi, upper, working.aims[i], t[i], sign * row_dot(working.rows, row, dw), bends
         )
-        step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(e, -dbeta))
-        now += slack * beta
-        slope += slack * dbeta + beta * dslack
-        bend += dslack * dbeta
-        if xi > 0.0:
-            now += xi * e
-            slope += e * dxi - xi * dbeta
-            bend -= dxi * dbeta
+        _add_room(room, beta, slack, xi, upper - beta, dbeta, dslack, dxi)
         row_add(working.rows, row, sign * t[i] * rho[i], sums[0])
         row_add(working.rows, row, sign * t[i] * aimed[i], sums[1])
-    return step, now, slope, bend
 
 
-def _direct(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta):
-    """Turn the residuals into the corrected direction, in their place; return the longest step along it."""
+def _direct(working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums):
+    """Turn the residuals into the corrected direction, in their place; return its room.
+
+    What products would be out of proportion by after steps ``primal`` and ``dual`` is left in ``rho`` and ``aimed``,
+    and the right side that corrects it in ``sums``.
+    """
     if not are_few(working.rows):
-        return _direct_rows(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta)
+        room = _no_room()
+        _direct_rows(
+            working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums, room
+        )
+        return room
     _, beta, slack, xi = point
-    upper = working.upper
+    e, aims = working.upper - beta, target * working.aims
     move_z[:] = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
     move_beta[:] = t * (rho + target * aimed - move_z)
     with np.errstate(**_QUIET):
         rest_slack[:], rest_xi[:] = _corrected.py_func(
-            beta, slack, xi, upper, target * working.aims, move_beta, rest_slack, rest_xi
+            beta, slack, xi, working.upper, aims, move_beta, rest_slack, rest_xi
         )
-        return _least_room(2.0, (beta, move_beta), (slack, rest_slack), (xi, rest_xi), (upper - beta, -move_beta))
+        rho[:], aimed[:], right = _correction.py_func(
+            beta, slack, xi, e, aims, primal, dual, move_beta, rest_slack, rest_xi
+        )
+    add_rows(working.rows, working.which, working.signs * t * right, sums)
+    return _room_of_few(point, working.upper, move_beta, rest_slack, rest_xi, 2.0)
 
 
 @njit(cache=True, nogil=True)
-def _direct_rows(working, dw, target, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta):
-    step = 2.0
+def _direct_rows(
+    working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums, room
+):
     for i in range(len(t)):
         beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
-        dz = working.signs[i] * row_dot(working.rows, working.which[i], dw)
+        sign, row, aim = working.signs[i], working.which[i], target * working.aims[i]
+        dz = sign * row_dot(working.rows, row, dw)
         dbeta = t[i] * (rho[i] + target * aimed[i] - dz)
-        dslack, dxi = _corrected(beta, slack, xi, upper, target * working.aims[i], dbeta, rest_slack[i], rest_xi[i])
+        dslack, dxi = _corrected(beta, slack, xi, upper, aim, dbeta, rest_slack[i], rest_xi[i])
         move_z[i], move_beta[i], rest_slack[i], rest_xi[i] = dz, dbeta, dslack, dxi
-        step = min(step, _room(beta, dbeta), _room(slack, dslack), _room(xi, dxi), _room(upper - beta, -dbeta))
-    return step
+        _add_room(room, beta, slack, xi, upper - beta, dbeta, dslack, dxi)
+        rho[i], aimed[i], right = _correction(beta, slack, xi, upper - beta, aim, primal, dual, dbeta, dslack, dxi)
+        if right != 0.0:
+            row_add(working.rows, row, sign * t[i] * right, sums)
+
+
+def _redirect(working, dw, point, t, rho, aimed, dslack, dxi, dz, dbeta, dbeta_more, shares):
+    """Turn what products lack into the correction of the direction; return the rooms with shares of it.
+
+    It is left in ``t`` (margins), ``dbeta_more``, ``rho`` (slack) and ``aimed`` (shortfall).
+    """
+    if not are_few(working.rows):
+        room = _no_room(shares.shape)
+        _redirect_rows(working, dw, point, t, rho, aimed, dslack, dxi, dbeta, dbeta_more, shares, room)
+        return room
+    _, beta, slack, xi = point
+    e = working.upper - beta
+    move = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
+    with np.errstate(**_QUIET):
+        dbeta_more[:] = t * (rho / beta - aimed / e - move)
+        rho[:], aimed[:] = _corrected.py_func(beta, slack, xi, working.upper, 0.0, dbeta_more, rho, aimed)
+    t[:] = move
+    return np.transpose(
+        [
+            _room_of_few(
+                point, working.upper, dbeta + share * dbeta_more, dslack + share * rho, dxi + share * aimed, 2.0
+            )
+            for share in shares
+        ]
+    )
+
+
+@njit(cache=True, nogil=True)
+def _redirect_rows(working, dw, point, t, rho, aimed, dslack, dxi, dbeta, dbeta_more, shares, room):
+    for i in range(len(t)):
+        beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
+        move = working.signs[i] * row_dot(working.rows, working.which[i], dw)
+        more = t[i] * (rho[i] / beta - aimed[i] / (upper - beta) - move)
+        more_slack, more_xi = _corrected(beta, slack, xi, upper, 0.0, more, rho[i], aimed[i])
+        t[i], dbeta_more[i], rho[i], aimed[i] = move, more, more_slack, more_xi
+        for k in range(len(shares)):
+            share = shares[k]
+            _add_room(
+                room[:, k],
+                beta,
+                slack,
+                xi,
+                upper - beta,
+                dbeta[i] + share * more,
+                dslack[i] + share * more_slack,
+                dxi[i] + share * more_xi,
+            )
