@@ -18,7 +18,8 @@ The multipliers may go another part a' of the direction than the rest, a. The re
     r + Z'(a' dβ) − Q(a dw) = (1 − a') r + (a' − a) Q dw,    since Z'dβ − Q dw = −r,
 
 of which the second part is little where C is large. The products become a bilinear function of a and a', so that what
-is left of the way is known for both choices, and the better one is taken. While the residual outweighs the products,
+is left of the way is known for both choices, and the better one is taken (short of the end, where the residual of
+one step is nearly nothing). While the residual outweighs the products,
 a is at most a': products that fall before it does would leave no room to correct it.
 
 Where rows stop a direction early, it is corrected once (Gondzio 1996): the products that it leads to, a little further
@@ -97,14 +98,14 @@ _SMALL = 1000  # rows from which on making the working set smaller pays
 _FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
 _TRUST = 4  # power of the share of the products left by the predictor that the corrector aims at
 _MOST_BEND = 30.0  # second-order terms are at most so many times the mean product: a few rows could stop all
+_NEARLY_ALL = 0.7  # part of a direction from which on multipliers and margins go the same
 _FURTHER = 0.3  # how much further than the predictor the direction should lead
 _LONG = 0.3  # a direction that leads less far is worth a correction;
 _SHARES = (0.5, 1.0)  # shares of it that are tried, and taken
 _WORTH = 0.03  # if they leave less of the way, by this fraction
 _PROPORTION = 10.0  # factor by which products may differ from what they aim at
 _CENTRE = 0.5  # fraction of the products s∘β and ξ∘e that a step back towards the central path aims at
-_ENOUGH = 0.9  # fraction of the tolerance at which to end: what rounding adds to the certificate is less than the rest,
-_ENOUGH_HARD = 0.5  # and so is what scaling to a feasible hard margin adds
+_ENOUGH = 0.5  # fraction of the tolerance at which to end
 _CYCLE = 3  # iterations without progress after which to take such steps: Mehrotra's can go round in circles
 _GIVE_UP = 30  # iterations without progress after which to end
 _NO_STEP = 1e-10  # a step this short means that rounding has taken over
@@ -246,7 +247,7 @@ def _rounds(objective, options, start, seed, with_dual):
         half, centre = half + 1e-3, 0.5
     opened = yield Round("open", (guess, nearest, half, centre), guess)
     limit = options.limit(_MOST_ITERATIONS)
-    enough = options.tol * (_ENOUGH_HARD if objective.hard else _ENOUGH)
+    enough = _ENOUGH * options.tol
     w, n_iter, ended = yield from _path(
         Q, q, opened, guess, half, centre, objective.hard, enough, limit, options.report
     )
@@ -260,7 +261,7 @@ def _rounds(objective, options, start, seed, with_dual):
 def _guess_from_sample(Q, q, m, seed):
     """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
     opened = yield Round("open_sample", (_sample_size(m, len(q)) / m, seed))
-    guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, False, 0.5 * SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
+    guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, False, _ENOUGH * SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
     seen = yield Round("working_distances", (), guess)
     return guess, _merged_quantile(seen["sketch"], _NEAREST)
 
@@ -399,7 +400,7 @@ def _best_step(room, residual, Qdw, hard):
     primal, dual = (min(1.0, _SHORTEN * room[name]) for name in ("primal_min", "dual_min"))
     both = min(primal, dual)
     steps = [_Step(both, both)]
-    if not hard:
+    if not hard and both < _NEARLY_ALL:  # a step of nearly all leaves hardly a residual, and multipliers that fit
         steps.append(_Step(both if 0.5 * (residual @ residual) > room["products"] else primal, dual))
     found = []
     for step in steps:
