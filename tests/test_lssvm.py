@@ -334,3 +334,15 @@ def test_conjugate_gradients_end_soon_after_a_factorisation_would_have(rng, shap
     y = X @ rng.normal(size=shape[1]) > 0
     model = LSSVMClassifier(C=0.01, solver="cg", space=space).fit(X, y, sample_weight=weights)
     assert model.duality_gap_ <= model.tol and model.n_iter_ <= 40
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_weights_that_lost_digits_on_the_way_from_the_rows_are_judged_by_what_they_predict(rng):
+    X = rng.standard_normal((56, 61))
+    y = np.where(X @ rng.standard_normal(61) > 0.0, 1.0, -1.0)
+    X[:, 0] += 1e6
+    model = LSSVMClassifier(7e7, fit_intercept=False).fit(X, y)
+    w, rows = model.coef_[0].astype(np.longdouble), X.astype(np.longdouble)
+    value = 0.5 * (w @ w) + 0.5 * 7e7 * np.sum((1.0 - y * (rows @ w)) ** 2)
+    assert model.objective_ == pytest.approx(float(value), rel=1e-3)
+    assert model.duality_gap_ < 0.1  # the rows' own system, which rounds by the square of 1e6, leaves nothing

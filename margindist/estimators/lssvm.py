@@ -20,6 +20,7 @@ from margindist.solvers._solution import Options, Problem, Status
 from margindist.spaces.rows import as_rows
 
 _LARGEST_FACTOR = 5000  # sparse data with more rows and more columns are left to conjugate gradients
+_NEARLY_NARROW = 2  # columns per row up to which their system is tried where that of the rows has lost its digits
 
 
 class LSSVMPath(NamedTuple):
@@ -310,23 +311,27 @@ class LSSVMClassifier(MarginClassifier):
             raise self._digits_lost(error) from error
         if space.n_columns is not None:
             shared = {}
-            solutions = [quietly(self._go_on, data, signs, found, shared) for signs, found in zip(targets, solutions)]
+            solutions = [
+                quietly(self._go_on, space, data, signs, found, shared) for signs, found in zip(targets, solutions)
+            ]
         self._warn_unless_converged(solutions)
         return solutions
 
-    def _go_on(self, data, signs, found, shared):
-        """Return a solution that has lost its digits, or what conjugate gradients reach if that is nearer."""
+    def _go_on(self, space, data, signs, found, shared):
+        """Return a solution that has lost its digits, or what other ways lead to if that is nearer."""
         if found.status is Status.OPTIMAL:
             return found
         rows = as_rows(data.X, self.fit_intercept)
         problem, options = self._by_products(rows, signs, data, shared)
+        found = least_squares.certify_by_rows(problem, options, found)
+        if not space.is_narrow and space.n_columns <= _NEARLY_NARROW * len(signs):
+            found = _nearest(found, *self._solve_by_columns(space, data, signs[None]))
         if least_squares.rounding_floor(problem, options, found) > self.tol:
             return found
         try:
-            other = least_squares.solve(problem, options)
+            return _nearest(found, least_squares.solve(problem, options))
         except ArithmeticError:  # prices beyond all digits: at least what was found is finite
             return found
-        return min(found, other, key=lambda solution: solution.gap * solution.objective)
 
     def _solve_by_columns(self, space, data, targets):
         rows = as_rows(data.X, self.fit_intercept)
@@ -372,6 +377,11 @@ class LSSVMClassifier(MarginClassifier):
 
     def _problem(self, where, signs, data):
         return Problem(LeastSquares(float(self.C)), where, signs, data.weights)
+
+
+def _nearest(*solutions):
+    """Return the solution that is proved to be nearest to the minimum."""
+    return min(solutions, key=lambda solution: solution.gap * solution.objective)
 
 
 class LSSVMClassifierCV(GridSearchClassifier):
