@@ -14,7 +14,7 @@ import scipy.sparse as sp
 from margindist import compilation
 from margindist.compilation import Compiled, borrowed, njit
 from margindist.objectives import LDM, ODM
-from margindist.solvers import interior_point, newton
+from margindist.solvers import _interior_sweeps, interior_point, newton
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.rows import (
     _scores,
@@ -166,8 +166,8 @@ def test_numpy_and_compiled_code_take_the_same_steps(rng, solver, objective):
 
 
 def test_a_compiled_function_is_pickled_by_its_name():
-    assert isinstance(interior_point._room, Compiled)
-    assert pickle.loads(pickle.dumps(interior_point._room)) is interior_point._room
+    assert isinstance(_interior_sweeps._room, Compiled)
+    assert pickle.loads(pickle.dumps(_interior_sweeps._room)) is _interior_sweeps._room
 
 
 def test_threads_share_one_compiled_function():

@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from margindist import LDMClassifier, ODMClassifier
 from margindist.objectives import LDM, ODM
-from margindist.solvers import interior_point, newton
+from margindist.solvers import _interior_sweeps, interior_point, newton
 from margindist.solvers._solution import Options, Problem, certify
 from margindist.spaces import partitions
 from margindist.spaces.partitions import Encoder, Loaded, LocalPlace, Piece
@@ -233,7 +233,7 @@ def test_steps_of_two_lengths_leave_what_the_solver_expects(few, form, C, rng):
 
 def test_a_correction_brings_products_into_proportion():
     aim, product = 2.0, np.array([0.0, 0.19, 0.2, 2.0, 20.0, 21.0, -1e9, 1e9])
-    moved = interior_point._disproportion(product, aim)
+    moved = _interior_sweeps._disproportion(product, aim)
     np.testing.assert_allclose(moved, [0.2, 0.01, 0.0, 0.0, 0.0, -1.0, 20.0, -20.0], atol=1e-12)
 
 

@@ -65,8 +65,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from margindist.compilation import njit, overload
 from margindist.solvers._hinge_rounds import CertifiedPart, certified
+from margindist.solvers._interior_sweeps import Point, WorkingSet, as_record, direct, linearise, predict, redirect
 from margindist.solvers._solution import Status, conclude, require
 from margindist.solvers._span import solve_in_span
 from margindist.spaces.partitions import Round, drive, in_memory
@@ -81,8 +81,6 @@ from margindist.spaces.rows import (
     n_columns,
     n_rows,
     n_stored,
-    row_add,
-    row_dot,
     some_scores,
     stored_bytes,
     take_rows,
@@ -103,7 +101,6 @@ _FURTHER = 0.3  # how much further than the predictor the direction should lead
 _LONG = 0.3  # a direction that leads less far is worth a correction;
 _SHARES = (0.5, 1.0)  # shares of it that are tried, and taken
 _WORTH = 0.03  # if they leave less of the way, by this fraction
-_PROPORTION = 10.0  # factor by which products may differ from what they aim at
 _CENTRE = 0.5  # fraction of the products s∘β and ξ∘e that a step back towards the central path aims at
 _ENOUGH = 0.5  # fraction of the tolerance at which to end
 _CYCLE = 3  # iterations without progress after which to take such steps: Mehrotra's can go round in circles
@@ -114,14 +111,12 @@ _LARGEST_SAMPLE = 1 << 18  # more rows cost more than the better guess saves
 _LARGE_PART = 0.25  # fraction of the rows from which on a sample is no cheap start
 SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
-_FLATTEST = 1e-200  # least curvature of a row: its root must not vanish
 _BRAKE = 1e-3  # curvature that the rows outside have in the first system, relative to those inside, and diagonally
 _UNLIKE = 100.0  # weights that differ by this factor have products that aim at the same
 _USUAL_ITERATIONS = 12  # the first guess included
 # Measured, in operations (of 4 ns) as in gram_operations: what a pass of coordinate descent, or a sweep, does with a
 # stored value; what it takes a pass to jump to a row and step; and an iteration to go through its variables.
 _DENSE_VALUE, _DENSE_JUMP, _SPARSE_VALUE, _SPARSE_JUMP, _ROW = 0.25, 30.0, 1.5, 45.0, 37.0
-
 _SKETCH = 257  # numbers that stand for the distribution of a part's margins
 
 
@@ -417,25 +412,6 @@ def _factorise(system):
 # ---------------------------------------------------------------------- a part: rows' variables and the rounds on them
 
 
-class _Point(NamedTuple):
-    """One entry per row of the working set; used for the iterate and for the direction it moves in."""
-
-    z: np.ndarray  # margins
-    beta: np.ndarray  # multipliers of z - 1 + xi >= 0
-    slack: np.ndarray  # z - 1 + xi
-    xi: np.ndarray  # shortfall; stays 0 with a hard margin
-
-
-class _Set(NamedTuple):
-    """The working set; arrays have one entry per row of it."""
-
-    rows: tuple
-    which: np.ndarray
-    signs: np.ndarray
-    aims: np.ndarray  # what the products of a row aim at, in units of mu
-    upper: np.ndarray  # C times the weights
-
-
 class HingePart(CertifiedPart):
     """What the method keeps of one partition: the working set and its variables.
 
@@ -546,7 +522,7 @@ class HingePart(CertifiedPart):
         self._which = which
         self._copied = take_rows(rows, which) if len(which) <= self._spare else None
         signs = self._signs[which]
-        self._working = _Set(None, which, signs, _aims(weights), self._objective.upper(weights))
+        self._working = WorkingSet(None, which, signs, _aims(weights), self._objective.upper(weights))
         self._scratch = [np.empty(len(which)) for _ in range(8)]
 
     def _on(self, rows):
@@ -581,7 +557,7 @@ class HingePart(CertifiedPart):
         beta = np.clip(centre * upper + upper / (2.0 * half) * (1.0 - z), 0.05 * upper, 0.95 * upper)
         slack = np.maximum(z - 1.0, 0.0) + 0.5 * half
         xi = np.zeros_like(z) if self._objective.hard else np.maximum(1.0 - z, 0.0) + 0.5 * half
-        self._point = _Point(z, beta, slack, xi)
+        self._point = Point(z, beta, slack, xi)
         mu = (slack @ beta) / working.aims.sum() if len(z) else 1.0
         joined = 0 if self._sampled else self._join(rows, w, mu, np.inf)
         return self._linearised(rows, joined)
@@ -610,9 +586,9 @@ class HingePart(CertifiedPart):
         """Return complementarity along the predictor, and the corrector's right-hand side without and per target."""
         t, rho, aimed, *rests = self._scratch[:5]
         sums = np.zeros((2, len(dw)))
-        room = _predict(self._on(rows), dw, bends, self._point, t, rho, aimed, *rests, sums)
+        room = predict(self._on(rows), dw, bends, self._point, t, rho, aimed, *rests, sums)
         plain, per_target = sums
-        return {**_as_record(room), "plain": plain, "aimed": per_target}
+        return {**as_record(room), "plain": plain, "aimed": per_target}
 
     def direct(self, rows, dw, target, primal, dual):
         """Fill the corrected direction; return how far it can be gone, and what to correct of it.
@@ -620,12 +596,12 @@ class HingePart(CertifiedPart):
         The correction is for products that would be out of proportion after steps ``primal`` and ``dual``.
         """
         correction = np.zeros(len(dw))
-        room = _direct(self._on(rows), dw, target, primal, dual, self._point, *self._scratch[:7], correction)
-        return {**_as_record(room), "correction": correction}
+        room = direct(self._on(rows), dw, target, primal, dual, self._point, *self._scratch[:7], correction)
+        return {**as_record(room), "correction": correction}
 
     def redirect(self, rows, dw):
         """Fill the correction of the direction; return how far one can go with shares of it."""
-        return _as_record(_redirect(self._on(rows), dw, self._point, *self._scratch, np.array(_SHARES)))
+        return as_record(redirect(self._on(rows), dw, self._point, *self._scratch, np.array(_SHARES)))
 
     def _move(self, step):
         """Go along the direction that :meth:`direct` and :meth:`redirect` have left."""
@@ -669,10 +645,10 @@ class HingePart(CertifiedPart):
         add_rows(working.rows, working.which[leaving], price * working.signs[leaving], self._pull)
         self._lost += price.sum()
         stay = np.flatnonzero(~settled)
-        self._point = _Point(*(entry[stay] for entry in point))
+        self._point = Point(*(entry[stay] for entry in point))
         copied, self._copied = self._copied, None
         self._which = self._which[stay]
-        self._working = _Set(None, self._which, *(entry[stay] for entry in self._working[2:]))
+        self._working = WorkingSet(None, self._which, *(entry[stay] for entry in self._working[2:]))
         self._scratch = [np.empty(len(stay)) for _ in range(8)]
         if copied is not None:
             self._copied = take_rows(copied, stay)
@@ -705,7 +681,7 @@ class HingePart(CertifiedPart):
             if length > longest:
                 share = max(longest / length, _NEAR_BOUND[-1])
                 beta, aim = bounds + share * moves, mu * _aims(weights)
-                fresh = _Point(z, beta, aim / beta, aim / (upper - beta))
+                fresh = Point(z, beta, aim / beta, aim / (upper - beta))
         before = self._which
         self._inside[new] = True
         self._choose(rows, np.flatnonzero(self._inside))
@@ -715,14 +691,14 @@ class HingePart(CertifiedPart):
             full = np.empty(len(self._which))
             full[old_places], full[new_places] = old_entry, new_entry
             merged.append(full)
-        self._point = _Point(*merged)
+        self._point = Point(*merged)
         return len(new)
 
     def _linearised(self, rows, joined):
         """Eliminate the row variables; return the system that is left, and the sums that tell how far it is."""
         working = self._on(rows)
         t, first, second = self._scratch[:3]
-        loss, excess, worst, slack_products, products = _linearise(working, self._point, t, first, second)
+        loss, excess, worst, slack_products, products = linearise(working, self._point, t, first, second)
         system, rhs, pressure = weighted_system(working.rows, working.which, t, first, second)
         weight = working.aims.sum()
         return {
@@ -773,301 +749,7 @@ def _centre(z, upper, mu):
     """Return the point with these margins and s beta = xi (U - beta) = mu, s - xi = z - 1."""
     if not np.isfinite(upper[0]):
         slack = np.maximum(z - 1.0, 0.1)
-        return _Point(z, np.ones_like(z), slack, np.zeros_like(z))
+        return Point(z, np.ones_like(z), slack, np.zeros_like(z))
     bend = (z - 1.0) * upper
     beta = 2.0 * mu * upper / (bend + 2.0 * mu + np.hypot(bend, 2.0 * mu))
-    return _Point(z, beta, mu / beta, mu / (upper - beta))
-
-
-# ---------------------------------------------------------------------- sweeps over the working set
-
-# A formula below is that of one row in compiled code and, as ``py_func``, that of all rows in NumPy. A multiplier that
-# rounding has put on its bound has no curvature, and divisions by zero have IEEE's results.
-_QUIET = {"all": "ignore"}
-
-
-def _either(condition, yes, no):
-    return np.where(condition, yes, no)
-
-
-@overload(_either)
-def _compiled_either(condition, yes, no):
-    return lambda condition, yes, no: yes if condition else no
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _curvature(beta, slack, xi, upper):
-    return np.fmax(_FLATTEST, 1.0 / (slack / beta + xi / (upper - beta)))
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _predicted(z, beta, slack, xi, upper, weight, t, dz, bends):
-    """Return the predictor's direction in (beta, s, xi), and the corrector's residuals without and per target.
-
-    Second-order terms are at most ``bends`` times the row's weight. A hard margin has no xi, and its multipliers no
-    bound: what is priced is zero there.
-    """
-    e = upper - beta
-    dbeta = t * (1.0 - z - dz)
-    dslack = -slack - slack * dbeta / beta
-    dxi = -xi + xi * dbeta / e
-    most = bends * weight
-    rest_slack = -slack * beta - np.fmin(np.fmax(dslack * dbeta, -most), most)
-    rest_xi = _either(xi > 0.0, -xi * e + np.fmin(np.fmax(dxi * dbeta, -most), most), 0.0)
-    aimed = weight / beta - _either(xi > 0.0, weight / e, 0.0)
-    rho = rest_slack / beta - rest_xi / e - (z - 1.0 + xi - slack)
-    return dbeta, dslack, dxi, rest_slack, rest_xi, aimed, rho
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _corrected(beta, slack, xi, upper, aim, dbeta, rest_slack, rest_xi):
-    """Return the corrected direction in (s, xi), for a target times the row's weight."""
-    dslack = (rest_slack + aim - slack * dbeta) / beta
-    dxi = _either(xi > 0.0, (rest_xi + aim + xi * dbeta) / (upper - beta), 0.0)
-    return dslack, dxi
-
-
-def _disproportion(product, aim):
-    """Return what a product lacks of its right proportion to what it aims at, or exceeds it by, within bounds."""
-    most = _PROPORTION * aim
-    return np.fmin(np.fmax(np.fmin(np.fmax(product, aim / _PROPORTION), most) - product, -most), most)
-
-
-@overload(_disproportion)
-def _compiled_disproportion(product, aim):
-    return _disproportion
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _correction(beta, slack, xi, e, aim, primal, dual, dbeta, dslack, dxi):
-    """Return what the products would be out of proportion by after these steps, and the right side that corrects it."""
-    by_slack = _disproportion((slack + primal * dslack) * (beta + dual * dbeta), aim)
-    by_xi = _either(xi > 0.0, _disproportion((xi + primal * dxi) * (e - dual * dbeta), aim), 0.0)
-    return by_slack, by_xi, by_slack / beta - by_xi / e
-
-
-@njit(cache=True, nogil=True)
-def _room(value, change):
-    return -value / change if change < 0.0 else np.inf
-
-
-def _least_room(longest, *pairs):
-    """Return the longest step along which no value changes its sign; values are positive, or stay zero (0/0 is nan)."""
-    pace = max(np.fmax.reduce(-change / value, initial=1.0 / longest) for value, change in pairs)
-    return 1.0 / pace
-
-
-def _linearise(working, point, t, first, second):
-    """Fill the rows' curvature t, what they add to the predictor's right side, and their multipliers, signed.
-
-    Return the hinge loss and its excess over what the multipliers account for (a hard margin has no loss), the largest
-    shortfall, and the sums of the products s beta, and of all.
-    """
-    if not are_few(working.rows):
-        return _linearise_rows(working, point, t, first, second)
-    z, beta, slack, xi = point
-    short = 1.0 - z
-    with np.errstate(**_QUIET):
-        t[:] = _curvature.py_func(beta, slack, xi, working.upper)
-    first[:] = working.signs * t * short
-    second[:] = working.signs * beta
-    priced, bounded = xi > 0.0, np.isfinite(working.upper)
-    loss = working.upper[bounded] @ np.maximum(short, 0.0)[bounded]
-    slack_products = slack @ beta
-    others = xi[priced] @ (working.upper - beta)[priced]
-    return loss, loss - beta @ short, short.max(initial=0.0), slack_products, slack_products + others
-
-
-@njit(cache=True, nogil=True)
-def _linearise_rows(working, point, t, first, second):
-    loss, total, worst, slack_products, others = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(len(t)):
-        beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
-        short = 1.0 - point.z[i]
-        total -= beta * short
-        worst = max(worst, short)
-        if short > 0.0 and upper < np.inf:
-            loss += upper * short
-        slack_products += slack * beta
-        if xi > 0.0:
-            others += xi * (upper - beta)
-        t[i] = _curvature(beta, slack, xi, upper)
-        first[i] = working.signs[i] * t[i] * short
-        second[i] = working.signs[i] * beta
-    return loss, loss + total, worst, slack_products, slack_products + others
-
-
-class _Room(NamedTuple):
-    """How far a direction can be gone, and the products along it."""
-
-    primal: float  # longest step along which slack and xi stay positive
-    dual: float  # and along which multipliers stay within their bounds
-    products: float  # now
-    by_primal: float  # change per primal step,
-    by_dual: float  # per dual step,
-    by_both: float  # and per product of both
-
-
-def _as_record(room):
-    """Return a room with the names by which records are reduced."""
-    primal, dual, *sums = room
-    return {"primal_min": primal, "dual_min": dual, **dict(zip(_Room._fields[2:], sums, strict=True))}
-
-
-def _room_of_few(point, upper, dbeta, dslack, dxi, longest):
-    """Return the room of a direction, in NumPy."""
-    _, beta, slack, xi = point
-    e, priced = upper - beta, xi > 0.0
-    with np.errstate(**_QUIET):
-        primal = _least_room(longest, (slack, dslack), (xi, dxi))
-        dual = _least_room(longest, (beta, dbeta), (e, -dbeta))
-    xi, e, dxi, de = xi[priced], e[priced], dxi[priced], -dbeta[priced]
-    by_primal = beta @ dslack + e @ dxi
-    return _Room(primal, dual, slack @ beta + xi @ e, by_primal, slack @ dbeta + xi @ de, dslack @ dbeta + dxi @ de)
-
-
-@njit(cache=True, nogil=True)
-def _add_room(room, beta, slack, xi, e, dbeta, dslack, dxi):
-    """Take one row into the room of a direction, an array in the order of ``_Room``."""
-    room[0] = min(room[0], _room(slack, dslack), _room(xi, dxi))
-    room[1] = min(room[1], _room(beta, dbeta), _room(e, -dbeta))
-    room[2] += slack * beta
-    room[3] += dslack * beta
-    room[4] += slack * dbeta
-    room[5] += dslack * dbeta
-    if xi > 0.0:
-        room[2] += xi * e
-        room[3] += dxi * e
-        room[4] -= xi * dbeta
-        room[5] -= dxi * dbeta
-
-
-def _predict(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums):
-    """Return the predictor's room, in one sweep with what the corrector's right side adds up from: ``sums[0]`` plus the
-    target times ``sums[1]``, with second-order terms of up to ``bends``. The residuals of the products, without the
-    target, are left in ``rest_slack`` and ``rest_xi``.
-    """
-    if not are_few(working.rows):
-        room = _no_room()
-        _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums, room)
-        return room
-    dz = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
-    with np.errstate(**_QUIET):
-        dbeta, dslack, dxi, rest_slack[:], rest_xi[:], aimed[:], rho[:] = _predicted.py_func(
-            *point, working.upper, working.aims, t, dz, bends
-        )
-    for total, right in zip(sums, (rho, aimed), strict=True):
-        add_rows(working.rows, working.which, working.signs * t * right, total)
-    return _room_of_few(point, working.upper, dbeta, dslack, dxi, 1.0)
-
-
-def _no_room(n=()):
-    """Return rooms that no row has been taken into."""
-    room = np.zeros((len(_Room._fields), *n))
-    room[:2] = 2.0
-    return room
-
-
-@njit(cache=True, nogil=True)
-def _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums, room):
-    for i in range(len(t)):
-        z, beta, slack, xi, upper = point.z[i], point.beta[i], point.slack[i], point.xi[i], working.upper[i]
-        sign, row = working.signs[i], working.which[i]
-        dbeta, dslack, dxi, rest_slack[i], rest_xi[i], aimed[i], rho[i] = _predicted(
-            z, beta, slack, xi, upper, working.aims[i], t[i], sign * row_dot(working.rows, row, dw), bends
-        )
-        _add_room(room, beta, slack, xi, upper - beta, dbeta, dslack, dxi)
-        row_add(working.rows, row, sign * t[i] * rho[i], sums[0])
-        row_add(working.rows, row, sign * t[i] * aimed[i], sums[1])
-
-
-def _direct(working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums):
-    """Turn the residuals into the corrected direction, in their place; return its room.
-
-    What products would be out of proportion by after steps ``primal`` and ``dual`` is left in ``rho`` and ``aimed``,
-    and the right side that corrects it in ``sums``.
-    """
-    if not are_few(working.rows):
-        room = _no_room()
-        _direct_rows(
-            working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums, room
-        )
-        return room
-    _, beta, slack, xi = point
-    e, aims = working.upper - beta, target * working.aims
-    move_z[:] = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
-    move_beta[:] = t * (rho + target * aimed - move_z)
-    with np.errstate(**_QUIET):
-        rest_slack[:], rest_xi[:] = _corrected.py_func(
-            beta, slack, xi, working.upper, aims, move_beta, rest_slack, rest_xi
-        )
-        rho[:], aimed[:], right = _correction.py_func(
-            beta, slack, xi, e, aims, primal, dual, move_beta, rest_slack, rest_xi
-        )
-    add_rows(working.rows, working.which, working.signs * t * right, sums)
-    return _room_of_few(point, working.upper, move_beta, rest_slack, rest_xi, 2.0)
-
-
-@njit(cache=True, nogil=True)
-def _direct_rows(
-    working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums, room
-):
-    for i in range(len(t)):
-        beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
-        sign, row, aim = working.signs[i], working.which[i], target * working.aims[i]
-        dz = sign * row_dot(working.rows, row, dw)
-        dbeta = t[i] * (rho[i] + target * aimed[i] - dz)
-        dslack, dxi = _corrected(beta, slack, xi, upper, aim, dbeta, rest_slack[i], rest_xi[i])
-        move_z[i], move_beta[i], rest_slack[i], rest_xi[i] = dz, dbeta, dslack, dxi
-        _add_room(room, beta, slack, xi, upper - beta, dbeta, dslack, dxi)
-        rho[i], aimed[i], right = _correction(beta, slack, xi, upper - beta, aim, primal, dual, dbeta, dslack, dxi)
-        if right != 0.0:
-            row_add(working.rows, row, sign * t[i] * right, sums)
-
-
-def _redirect(working, dw, point, t, rho, aimed, dslack, dxi, dz, dbeta, dbeta_more, shares):
-    """Turn what products lack into the correction of the direction; return the rooms with shares of it.
-
-    It is left in ``t`` (margins), ``dbeta_more``, ``rho`` (slack) and ``aimed`` (shortfall).
-    """
-    if not are_few(working.rows):
-        room = _no_room(shares.shape)
-        _redirect_rows(working, dw, point, t, rho, aimed, dslack, dxi, dbeta, dbeta_more, shares, room)
-        return room
-    _, beta, slack, xi = point
-    e = working.upper - beta
-    move = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
-    with np.errstate(**_QUIET):
-        dbeta_more[:] = t * (rho / beta - aimed / e - move)
-        rho[:], aimed[:] = _corrected.py_func(beta, slack, xi, working.upper, 0.0, dbeta_more, rho, aimed)
-    t[:] = move
-    return np.transpose(
-        [
-            _room_of_few(
-                point, working.upper, dbeta + share * dbeta_more, dslack + share * rho, dxi + share * aimed, 2.0
-            )
-            for share in shares
-        ]
-    )
-
-
-@njit(cache=True, nogil=True)
-def _redirect_rows(working, dw, point, t, rho, aimed, dslack, dxi, dbeta, dbeta_more, shares, room):
-    for i in range(len(t)):
-        beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
-        move = working.signs[i] * row_dot(working.rows, working.which[i], dw)
-        more = t[i] * (rho[i] / beta - aimed[i] / (upper - beta) - move)
-        more_slack, more_xi = _corrected(beta, slack, xi, upper, 0.0, more, rho[i], aimed[i])
-        t[i], dbeta_more[i], rho[i], aimed[i] = move, more, more_slack, more_xi
-        for k in range(len(shares)):
-            share = shares[k]
-            _add_room(
-                room[:, k],
-                beta,
-                slack,
-                xi,
-                upper - beta,
-                dbeta[i] + share * more,
-                dslack[i] + share * more_slack,
-                dxi[i] + share * more_xi,
-            )
+    return Point(z, beta, mu / beta, mu / (upper - beta))
