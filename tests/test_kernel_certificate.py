@@ -264,3 +264,13 @@ def test_what_was_clipped_from_an_indefinite_matrix_rounds_as_its_largest_eigenv
     gram = gram if kept else FullGram(gram.columns(np.arange(30)))
     solution = Solution(np.ones(30), np.ones(30), objective=1.0, gap=1e-7)
     assert hidden_by_rounding(solution, gram) == kept
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_a_length_that_rounding_has_taken_proves_nothing_of_shortened_coefficients():
+    """The dual point's squared length, a small difference of large numbers, comes out as zero or less."""
+    rng = np.random.default_rng(3)
+    X, y = rng.integers(0, 2, (27, 2)) + np.array([1e6, 0.0]), rng.integers(0, 2, 27)
+    reached = ODMClassifier(2.0**20, 1.0, 0.2).fit(X, y).objective_
+    model = ODMClassifier(2.0**20, 1.0, 0.2, kernel="precomputed").fit(X @ X.T, y)
+    assert model.objective_ * (1.0 - model.duality_gap_) <= reached * (1.0 + 1e-9)

@@ -251,8 +251,9 @@ class _Candidate:
     """A function, the objective's value there, and how far rounding can have taken it from the exact one."""
 
     def __init__(self, objective, factor, weights, coef, margins, square, errors=None):
-        self.objective, self.weights, self.square, self.scale = objective, weights, square, 1.0
+        self.objective, self.weights, self.scale = objective, weights, 1.0
         errors = _margin_errors(factor, coef) if errors is None else errors
+        self.longest = np.sqrt(square + np.abs(coef) @ errors)  # the length, or more by what rounding may have taken
         self.feasible = not objective.hard or (margins - errors).min() > 0.0
         if objective.hard and self.feasible:
             least = (margins - errors).min()
@@ -277,8 +278,8 @@ class _Candidate:
 
     @property
     def stretch(self):
-        """How far scaling has moved the function: longer to keep a hard margin, shorter if that costs less."""
-        return abs(self.scale - 1.0) * np.sqrt(self.square)
+        """How far scaling has moved the function, at most: longer to keep a hard margin, shorter if that costs less."""
+        return abs(self.scale - 1.0) * self.longest
 
     def misfit(self, margins):
         """Return what counts as squared distance because the dual point was made at these margins, not at its own."""
