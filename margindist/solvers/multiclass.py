@@ -90,10 +90,11 @@ _FIRST_STEPS = 20  # Newton steps of the first round at most, unless it may be t
 _CYCLE = 8  # passes over the rows that still move between two looks at the gap
 _QUIET = 0.1  # rows that move less than this share of the largest move rest until then
 _PATIENCE = 30  # passes of coordinate descent in a round before Newton steps may take over
+_MORE_PATIENCE = 200  # the same of fewer rows than columns: a Newton step costs many passes, and passes usually suffice
 _ALONE_PATIENCE = 200  # the same where nothing may take over: before it is asked whether the limit is in reach
 _BEYOND = 3.0  # times the passes that are left: what takes more is out of reach, also if the gap falls faster one day
-_LAST_PASSES = 300  # of coordinate descent, where Newton steps got nowhere
-_MORE_PATIENCE = 200  # the same of fewer rows than columns: a Newton step costs many passes, and passes usually suffice
+_LAST_PASSES = 300  # of coordinate descent, where Newton steps got nowhere,
+_STILL_FALLING = 0.5  # and as many again where they take so much off the objective
 
 
 class FirstRound(NamedTuple):
@@ -142,13 +143,31 @@ def solve(problem, options, start=None):
     left = options.limit(_MOST_ITERATIONS) - found.n_iter
     if method != "auto" or found.status is not Status.STALLED or left <= 0:
         return found
-    few = options._replace(max_iter=min(left, _LAST_PASSES))
-    other = _worthwhile(problem, _solve_by("coordinate-descent", problem, few, None, outer, None))
+    other = _worthwhile(problem, _last_passes(problem, options, outer, left))
     # What is lower by less than ``tol`` is no better, but only one of them may be proven.
     allowed = options.tol * abs(found.objective) if other.gap <= found.gap else 0.0
     best = other if other.objective <= found.objective + allowed else found
     extra = found.extra | {"history": best.extra["history"]}
     return best._replace(n_iter=found.n_iter + other.n_iter, extra=extra)
+
+
+def _last_passes(problem, options, outer, left):
+    """Return where passes lead from the start: some, and as many again while those lower the objective by much."""
+    objective, _, codes, weights = problem
+    best, before = None, objective.value(0.0, np.zeros(len(codes)), weights)
+    while True:
+        few = options._replace(max_iter=min(left, _LAST_PASSES))
+        now = _solve_by("coordinate-descent", problem, few, best, outer, None)
+        left -= now.n_iter
+        if best is not None:
+            history = np.append(best.extra["history"], now.extra["history"])
+            n_iter = best.n_iter + now.n_iter
+            now = now if now.objective <= best.objective else best
+            now = now._replace(n_iter=n_iter, extra=now.extra | {"history": history})
+        best = now
+        if best.status is not Status.ITERATION_LIMIT or left <= 0 or best.objective > _STILL_FALLING * before:
+            return best
+        before = best.objective
 
 
 def _worthwhile(problem, found):

@@ -90,7 +90,7 @@ def solve(problem, options, start=None):
     short = _margins(rows, signs, coef) < 1.0
     found = Solution(coef, np.where(short, objective.upper(weights), 0.0), value, np.inf, n_iter)
     bound = coordinate_descent.solve(problem, Options(0.1 * options.tol, _BOUND_PASSES, rng), found)
-    gap = relative(value - (bound.objective - bound.gap * abs(bound.objective)), value)
+    gap = relative(value - bound.least, value)
     return conclude(found._replace(dual=bound.dual, gap=gap), options.tol, ended)
 
 
