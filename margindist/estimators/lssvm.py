@@ -1,5 +1,6 @@
 """The least squares support vector machine, in the kernel's and in the empirical feature space."""
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Self
 
@@ -324,14 +325,13 @@ class LSSVMClassifier(MarginClassifier):
         rows = as_rows(data.X, self.fit_intercept)
         problem, options = self._by_products(rows, signs, data, shared)
         found = least_squares.certify_by_rows(problem, options, found)
-        if not space.is_narrow and space.n_columns <= _NEARLY_NARROW * len(signs):
-            found = _nearest(found, *self._solve_by_columns(space, data, signs[None]))
-        if least_squares.rounding_floor(problem, options, found) > self.tol:
-            return found
-        try:
-            return _nearest(found, least_squares.solve(problem, options))
-        except ArithmeticError:  # prices beyond all digits: at least what was found is finite
-            return found
+        with contextlib.suppress(ArithmeticError):  # prices beyond all digits: at least what was found is finite
+            nearly = self.space == "dual" and space.n_columns <= _NEARLY_NARROW * len(signs)
+            if nearly and not space.is_narrow:
+                found = _nearest(found, *self._solve_by_columns(space, data, signs[None]))
+            if least_squares.rounding_floor(problem, options, found) <= self.tol:
+                found = _nearest(found, least_squares.solve(problem, options))
+        return found
 
     def _solve_by_columns(self, space, data, targets):
         rows = as_rows(data.X, self.fit_intercept)

@@ -38,7 +38,7 @@ from margindist.spaces.rows import (
 _MOST_PASSES = 1000
 _LOOK = 3  # passes between two looks at the gap at least, and a third of those done so far
 _PATIENCE = 60  # passes before giving up is considered, if nobody knows what another method would take
-_HESITATE = 0.1  # if somebody does, fraction of that: before, gaps tell nothing
+_HESITATE = 0.13  # if somebody does, fraction of that: before, gaps tell nothing
 _FIRST = 0.5  # fraction of the forecast of the first look that is believed: the gap falls faster later
 _BAR = 0.3  # fraction of the worst violation by which a row at a bound must be off to be skipped
 _SETTLED = 0.1  # fraction of the violation after a look at which the rows that are not skipped have settled

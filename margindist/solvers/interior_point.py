@@ -113,10 +113,13 @@ SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
 _BRAKE = 1e-3  # curvature that the rows outside have in the first system, relative to those inside, and diagonally
 _UNLIKE = 100.0  # weights that differ by this factor have products that aim at the same
-_USUAL_ITERATIONS = 12  # the first guess included
-# Measured, in operations (of 4 ns) as in gram_operations: what a pass of coordinate descent, or a sweep, does with a
-# stored value; what it takes a pass to jump to a row and step; and an iteration to go through its variables.
-_DENSE_VALUE, _DENSE_JUMP, _SPARSE_VALUE, _SPARSE_JUMP, _ROW = 0.25, 30.0, 1.5, 45.0, 37.0
+_USUAL_ITERATIONS = 9  # the first guess included
+# Measured, in operations (of 4 ns) as in gram_operations. What a pass of coordinate descent does with a stored value,
+# and what it takes to jump to a row and step: more where caches do not hold what it knows of so many rows, or the rows.
+_DENSE_PASS, _SPARSE_PASS = (0.12, 10.0), (0.65, 5.0)
+_MANY_ROWS, _FROM_AFAR, _CACHE_BYTES, _FROM_MEMORY = 80_000, 2.0, 1 << 25, 28.0
+# What a sweep does with a value, and an iteration with a row's variables; and two values of a sparse Gram product.
+_SWEEP_VALUE, _ROW, _SPARSE_PRODUCT = 0.3, 10.0, 0.35
 _SKETCH = 257  # numbers that stand for the distribution of a part's margins
 
 
@@ -189,12 +192,14 @@ def cost_in_passes(rows):
     span, from one QR factorisation.
     """
     m, d, stored = n_rows(rows), n_columns(rows), n_stored(rows)
-    value, jump = (_SPARSE_VALUE, _SPARSE_JUMP) if isinstance(rows, SparseRows) else (_DENSE_VALUE, _DENSE_JUMP)
-    products, swept, once = gram_operations(rows), stored, 4.0 * (value * stored + 5.0 * m)
+    product = _SPARSE_PRODUCT if isinstance(rows, SparseRows) else 1.0
+    products, swept, once = product * gram_operations(rows), stored, 4.0 * (_SWEEP_VALUE * stored + 5.0 * m)
     if m < d:
         products, swept, once = 0.5 * m**3 / BLAS, m * m, once + 2.0 * m * m * d / BLAS
     share = 1.0 if m <= _SAMPLE_ABOVE else _NEAREST + _sample_size(m, d) / m
-    iteration = share * (products + 3.0 * value * swept + _ROW * m) + min(m, d) ** 3 / (6.0 * BLAS)
+    iteration = share * (products + 3.0 * _SWEEP_VALUE * swept + _ROW * m) + min(m, d) ** 3 / (6.0 * BLAS)
+    value, jump = _SPARSE_PASS if isinstance(rows, SparseRows) else _DENSE_PASS
+    jump += _FROM_AFAR * (m > _MANY_ROWS) + _FROM_MEMORY * (stored_bytes(rows) > _CACHE_BYTES)
     return (once + _USUAL_ITERATIONS * iteration) / (value * stored + jump * m)
 
 
