@@ -81,6 +81,7 @@ _SMALL_BEND = 3000.0  # and LDM's curvature times that
 _SMALLER_BEND = 100.0  # the same where interior points cost hardly more than these passes,
 _FEW_PASSES = 22  # up to so many
 _FEWEST_PASSES, _PASSES_BY_PRICE = 4.0, 6.0  # that a price p takes: the first and the second times the root of p
+_COUPLED = 1.5  # times what a pass takes where margin terms tie the rows together: none of them rests
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 _USUAL = {
@@ -416,7 +417,10 @@ class LDMClassifier(MarginClassifier):
         rival = interior_point.cost_in_passes(rows)
         if rival > _FEW_PASSES:
             return bool(price <= _SMALL_PRICE and bend <= _SMALL_BEND)
-        return bool(_FEWEST_PASSES + _PASSES_BY_PRICE * np.sqrt(price) <= rival and bend <= _SMALLER_BEND)
+        passes = _FEWEST_PASSES + _PASSES_BY_PRICE * np.sqrt(price)
+        if bend > 0.0:
+            passes *= _COUPLED
+        return bool(passes <= rival and bend <= _SMALLER_BEND)
 
     def _check_memory(self, space):
         """Refuse a fit that would take too much memory, before it starts."""
