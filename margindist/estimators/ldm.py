@@ -50,6 +50,7 @@ from margindist.solvers._solution import (
 )
 from margindist.spaces.gram import gram_bytes, gram_of_rows
 from margindist.spaces.rows import (
+    DenseRows,
     add_rows,
     are_worth_passes,
     dense_matrix,
@@ -75,6 +76,8 @@ _MOST_ROWS_TWICE = 2000  # up to here features of a kernel are affordable where 
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
+_TALL = 10  # dense rows per column from which on that is true of more columns,
+_MOST_OF_TALL = 3000  # up to so many
 _PASSES_OF_REFINING = 600  # what it takes with many columns, about
 _SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which passes are tried before interior points,
 _SMALL_BEND = 3000.0  # and LDM's curvature times that
@@ -538,7 +541,7 @@ class LDMClassifier(MarginClassifier):
         affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
         first = [self.solver_]
         others = ["coordinate-descent", _REFINE, *sorted(affordable, key=sizes.get)]
-        quick = "interior-point" in affordable and min(sizes.values()) <= _FEW_COLUMNS
+        quick = "interior-point" in affordable and (min(sizes.values()) <= _FEW_COLUMNS or _are_tall(problem.space))
         if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
             others = ["interior-point", "coordinate-descent", _REFINE]
             if self.solver_ == "interior-point" and not objective.hard:
@@ -681,6 +684,12 @@ class LDMClassifier(MarginClassifier):
         etas = [quietly(stochastic.calibrate, objective, rows, signs, weights, rng) for signs in problems]
         states = [stochastic.new_state(n_columns(rows)) for _ in problems]
         return _Stream(rng, etas, states, n_rows(rows), 0.0)
+
+
+def _are_tall(rows):
+    """Tell whether there are so many dense rows that a Gram matrix of their columns is cheaper than many passes."""
+    m, d = n_rows(rows), n_columns(rows)
+    return isinstance(rows, DenseRows) and _TALL * d <= m and d <= _MOST_OF_TALL
 
 
 def _objective(estimator, total_weight, C, lambda1, lambda2):
