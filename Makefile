@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-oldest lint docs docs-check wheel-check bench clean
+.PHONY: demo reproduce test test-oldest lint docs docs-check wheel-check bench clean
 
 demo: $(VENV)/.installed-cli  ## compare all methods on bundled data, write a report
 	$(BIN)/margindist compare wdbc --quick --repeats 2 -o breast-cancer.html
+
+reproduce: $(VENV)/.installed-cli  ## a little of every table and figure of the papers, in under ten minutes
+	$(BIN)/python -m reproduction --quick
 
 test: lint  ## lint, import contract, unit tests, doctests
 	# Two workers: more threads would only wait for each other. A file stays with one, so that less is compiled twice.

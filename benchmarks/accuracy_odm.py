@@ -14,7 +14,7 @@ from sklearn.model_selection import ParameterGrid, train_test_split
 
 from benchmarks._measure import load, table
 from margindist import ODMClassifier, ODMClassifierCV
-from margindist.papers.declarations import experiments
+from reproduction.declarations import experiments
 
 SETS = ["iris", "wine", "vehicle", "segment", "dna", "satimage", "pendigits", "letter"]
 WHOLE = {"lams": [2.0**p for p in range(0, 21, 2)], "mus": [0.2, 0.4, 0.6, 0.8], "thetas": [0.2, 0.4, 0.6, 0.8]}

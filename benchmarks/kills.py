@@ -48,13 +48,13 @@ class Product(NamedTuple):
 
 COMPARE = Product(
     "compare",
-    ("compare", "flowers.csv", "--methods", "mamc,lssvm", "--splits", "3", "--quick", "--resume", "-o", "report.html",
-     "--json", "all.json", "--csv", "table.csv"),
+    ("margindist", "compare", "flowers.csv", "--methods", "mamc,lssvm", "--splits", "3", "--quick", "--resume",
+     "-o", "report.html", "--json", "all.json", "--csv", "table.csv"),
     "report.results.sqlite",
 )  # fmt: skip
 REPRODUCE = Product(
     "reproduce",
-    ("reproduce", "ldm-table-2", "--only", "wdbc/mamc", "--only", "wdbc/mdo", "--splits", "3", "-o", "out"),
+    ("reproduction", "ldm-table-2", "--only", "wdbc/mamc", "--only", "wdbc/mdo", "--splits", "3", "-o", "out"),
     "out/results.sqlite",
 )
 
@@ -81,7 +81,7 @@ class Run:
         own = {"PYTHONPATH": str(ROOT), "TMPDIR": str(temporary), "JOBLIB_TEMP_FOLDER": str(temporary)}
         with open(self._said, "wb") as said:  # not a pipe, which workers that outlive the run would keep open
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "margindist", *product.arguments, "--jobs", str(jobs)],
+                [sys.executable, "-m", *product.arguments, "--jobs", str(jobs)],
                 cwd=folder, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, **own},
                 start_new_session=True, preexec_fn=_answer_ctrl_c,
             )  # fmt: skip

@@ -3,8 +3,8 @@
 `make wheel-check`, or `python docs/check_commands.py [folder] [--only PART ...]`: builds the source distribution, the
 wheel from it, and in the folder (a temporary one unless named) an environment with nothing but the wheel and its
 extras, where it compiles ahead. Everything runs there, in empty folders with the small files that the pages mention, so
-that nothing is found because the sources lie beside it. The tests of the source distribution are collected against the
-wheel, and a few run.
+that nothing is found because the sources lie beside it; only `reproduction/`, which no wheel has, is put there. The
+tests of the source distribution are collected against the wheel, and a few run.
 
 The parts are build, readme, guide, gallery and tests. Those after the first take the environment that an earlier build
 left in the folder, so that one part can be repeated alone.
@@ -34,8 +34,9 @@ EXTRAS = "plots,cli,parquet,onnx,dask"
 LEFT_OUT = {
     "make": "needs the sources",
     "pip": "done above, with the wheel",
-    "margindist reproduce --quick": "minutes",
-    "margindist reproduce ldm": "hours",
+    "python -m reproduction --quick": "minutes",
+    "python -m reproduction --report-only": "needs the results, which are in a clone only",
+    "python -m reproduction ldm": "hours",
 }
 FEW_TESTS = ["tests/test_packaging.py", "tests/test_awkward_files.py", "tests/test_statistics.py"]
 
@@ -137,6 +138,9 @@ def check_pages(environment, pages):
     for page in pages:
         name = page.relative_to(ROOT).as_posix()
         folder = environment.empty_folder(name)
+        shutil.copytree(
+            ROOT / "reproduction", folder / "reproduction", ignore=shutil.ignore_patterns("*.sqlite", "__pycache__")
+        )
         lines = commands(page)
         if lines:
             environment.run(f"{name}: its files", [environment.bin / "python", "-c", FILES], folder)

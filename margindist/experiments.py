@@ -1,4 +1,4 @@
-"""The names under which version 0.1 had :mod:`margindist.compare`, :mod:`margindist.papers` and :mod:`margindist.runs`.
+"""The names under which version 0.1 had :mod:`margindist.compare` and :mod:`margindist.runs`.
 
 ``from margindist.experiments.compare import compare`` still works, and so do the other documented modules.
 """
@@ -8,9 +8,6 @@ from importlib import import_module
 
 _MOVED = {
     "compare": "compare",
-    "consistency": "papers.consistency",
-    "declarations": "papers.declarations",
-    "reproduce": "papers.reproduce",
     "runner": "runs.runner",
     "statistics": "runs.statistics",
     "store": "runs.store",

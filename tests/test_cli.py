@@ -165,9 +165,7 @@ WRONG = [
     (["fit", "wdbc", "--target", "colour", "-o", "m"], 1, "a target of its own"),
     (["predict", "m", "flowers.csv", "-o", "p.xlsx"], 2, "p.xlsx: predictions are written as .csv"),
     (["predict", "flowers.csv", "n.csv", "-o", "flowers.csv"], 2, "flowers.csv is already read or written"),
-    (["reproduce", "ldm-table-2", "--only", "nothing"], 2, "no data set or method matches --only nothing"),
-    (["reproduce", "--cell", "ldm-table-2/nothing/ldm/0"], 2, "no such data set, method or split"),
-    (["reproduce", "--cell", "ldm-table-2/vote/ldm/999"], 2, "no such data set, method or split"),
+    (["reproduce", "--list"], 2, "from a clone of the sources: python -m reproduction."),
 ]
 
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from margindist.papers import claims
-from margindist.papers.consistency import inconsistencies, significance
-from margindist.papers.declarations import (
+from reproduction import claims
+from reproduction.consistency import inconsistencies, significance
+from reproduction.declarations import (
     Axis,
     DeclarationError,
     Printed,

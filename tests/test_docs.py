@@ -25,7 +25,6 @@ import margindist.datasets
 import margindist.margins
 import margindist.methods
 import margindist.models
-import margindist.papers.reproduce
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -42,7 +41,6 @@ MODULES = (
     margindist.datasets,
     margindist.compare,
     margindist.methods,
-    margindist.papers.reproduce,
     margindist.models,
 )
 PUBLIC = [getattr(module, name) for module in MODULES for name in getattr(module, "__all__", ())]

@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
@@ -17,17 +18,20 @@ from sklearn.preprocessing import MinMaxScaler, minmax_scale
 from sklearn.svm import SVC
 
 from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, LDMClassifierCV, MAMClassifier
-from margindist.cli.reproduce import reproduce as command
+from margindist.cli.app import run
 from margindist.datasets import load
 from margindist.estimators._search import SharedSearch
 from margindist.methods import search
-from margindist.papers import protocol
-from margindist.papers.claims import disagreements, duel, verdicts
-from margindist.papers.declarations import experiments
-from margindist.papers.findings import findings
-from margindist.papers.protocol import evaluate, seeds_of, split_rows
-from margindist.papers.report import html, index_blocks, markdown, page_blocks, write_reports
-from margindist.papers.reproduce import (
+from margindist.runs.runner import CannotRun
+from margindist.runs.store import Cell, Result, Store
+from reproduction import protocol
+from reproduction.claims import disagreements, duel, verdicts
+from reproduction.command import reproduce as command
+from reproduction.declarations import experiments
+from reproduction.findings import findings
+from reproduction.protocol import evaluate, seeds_of, split_rows
+from reproduction.report import html, index_blocks, markdown, page_blocks, write_reports
+from reproduction.run import (
     estimates,
     overview,
     plan,
@@ -36,8 +40,8 @@ from margindist.papers.reproduce import (
     reproduce,
     select,
 )
-from margindist.runs.runner import CannotRun
-from margindist.runs.store import Cell, Result, Store
+
+ROOT = Path(__file__).parent.parent
 
 
 def _few_rows(monkeypatch, n=90, scaled=False):
@@ -263,7 +267,7 @@ def test_unknown_experiments_are_named():
 
 
 def test_the_quick_plan_has_something_of_every_experiment(monkeypatch):
-    monkeypatch.setattr("margindist.papers.reproduce.here", lambda line, data_dir: line.catalogue == "wdbc")
+    monkeypatch.setattr("reproduction.run.here", lambda line, data_dir: line.catalogue == "wdbc")
     cells = quick_plan(select([]))
     assert {cell.experiment for cell in cells} == set(experiments())
     assert {cell.dataset for cell in cells if cell.experiment == "ldm-table-2"} == {"wdbc"}
@@ -403,7 +407,7 @@ def test_a_report_says_what_is_there_and_what_is_not():
         "Friedman",
         "sonar with SVM: sonar is not here.",
         "vote with MDO: not finished within 1 s",
-        "margindist reproduce --cell ldm-table-2/",
+        "python -m reproduction --cell ldm-table-2/",
         "average as printed, all data sets",
         "12/8/0",
     ):
@@ -528,7 +532,7 @@ def test_an_interrupted_run_writes_its_reports_and_exits_with_130(tmp_path, monk
     from click.testing import CliRunner
 
     _few_rows(monkeypatch)
-    monkeypatch.setattr("margindist.papers.reproduce.evaluate", _interrupted)
+    monkeypatch.setattr("reproduction.run.evaluate", _interrupted)
     ran = CliRunner().invoke(command, ["ldm-table-2", "--only", "wdbc/mamc", "--jobs", "1", "-o", str(tmp_path)])
     assert ran.exit_code == 130 and "stopped: interrupted" in ran.output
     assert (tmp_path / "index.html").exists()
@@ -538,11 +542,25 @@ def _interrupted(cell, **_):
     raise KeyboardInterrupt
 
 
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["ldm-table-2", "--only", "nothing"], "no data set or method matches --only nothing"),
+        (["--cell", "ldm-table-2/nothing/ldm/0"], "no such data set, method or split"),
+        (["--cell", "ldm-table-2/vote/ldm/999"], "no such data set, method or split"),
+    ],
+)
+def test_wrong_usage(arguments, what, capsys):
+    assert run(arguments, command, "python -m reproduction") == 2
+    said = capsys.readouterr().err
+    assert what in said and said.endswith("Try python -m reproduction --help.\n")
+
+
 def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
     from click.testing import CliRunner
 
     pytest.importorskip("distributed")
-    monkeypatch.setattr("margindist.cli.reproduce._PATIENCE", 0.3)
+    monkeypatch.setattr("reproduction.command._PATIENCE", 0.3)
     ran = CliRunner().invoke(command, ["--dask", "tcp://127.0.0.1:1", "-o", str(tmp_path)])
     assert ran.exit_code == 2 and "no Dask scheduler answers at tcp://127.0.0.1:1" in ran.output
 
@@ -550,11 +568,11 @@ def test_a_cluster_that_is_not_there(tmp_path, monkeypatch):
 @pytest.mark.skipif(os.name != "posix", reason="kills a process")
 def test_a_killed_run_is_taken_up_where_it_ended(tmp_path):
     command = [
-        sys.executable, "-m", "margindist", "reproduce", "ldm-table-2", "--only", "wdbc/mamc",
+        sys.executable, "-m", "reproduction", "ldm-table-2", "--only", "wdbc/mamc",
         "--only", "wdbc/mdo", "--jobs", "1", "--no-report", "-o", str(tmp_path),
     ]  # fmt: skip
     store = tmp_path / "results.sqlite"
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, cwd=ROOT)
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not store.exists() or len(_results(store)) < 4):
         time.sleep(0.05)
@@ -562,7 +580,7 @@ def test_a_killed_run_is_taken_up_where_it_ended(tmp_path):
     process.wait()
     before = _results(store)
     assert 4 <= len(before) < 60
-    subprocess.run([*command, "--splits", "12"], check=True, stdout=subprocess.DEVNULL, timeout=120)
+    subprocess.run([*command, "--splits", "12"], check=True, stdout=subprocess.DEVNULL, timeout=120, cwd=ROOT)
     after = _results(store)
     assert len(after) >= 24
     assert all(after[cell].finished == result.finished for cell, result in before.items())

@@ -8,13 +8,13 @@ import scipy.sparse as sp
 from sklearn.datasets import load_breast_cancer
 
 from margindist.datasets import status
-from margindist.papers import protocol
-from margindist.papers import study as measuring
-from margindist.papers.report import write_reports
-from margindist.papers.reproduce import evaluate, plan, repeat, reproduce, select, told_apart
-from margindist.papers.study import LINEAR, RBF, study
-from margindist.papers.study_findings import Findings, means_without_one, turning_sets
 from margindist.runs.store import Cell, Result, Store
+from reproduction import protocol
+from reproduction import study as measuring
+from reproduction.report import write_reports
+from reproduction.run import evaluate, plan, repeat, reproduce, select, told_apart
+from reproduction.study import LINEAR, RBF, study
+from reproduction.study_findings import Findings, means_without_one, turning_sets
 
 
 def points(method):
@@ -202,6 +202,6 @@ def test_the_page_answers_first_and_says_what_is_missing(store, tmp_path):
     assert sorted(in_order, key=text.index) == in_order
     assert "of 10,500 cells" in text
     assert "nothing yet of SVM, squared hinge; ODM; " in text
-    assert "margindist reproduce --cell study-" in text
+    assert "python -m reproduction --cell study-" in text
     assert (tmp_path / "figures" / "study.svg").exists()
     assert not (tmp_path / "index.md").exists()

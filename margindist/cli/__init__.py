@@ -3,12 +3,22 @@
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 INTERRUPTED = 130
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and leave with its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C."""
+def _commands():
+    from margindist.cli.app import commands
+
+    return commands
+
+
+def main(arguments: list[str] | None = None, *, load: Callable = _commands, program: str = "margindist") -> None:
+    """Run a command line and leave with its exit code: 0, 1 for an error, 2 for wrong usage, 130 for Ctrl-C.
+
+    `load` imports the command, which needs packages that may not be there, and `program` is how it was called.
+    """
     # Where Ctrl-C is ignored, as in background jobs, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, _leave_at_once)
@@ -20,7 +30,7 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(f"margindist: the command line needs {error.name}; pip install 'margindist[cli]'.")
     from margindist.cli.app import run
 
-    code = run(arguments)
+    code = run(arguments, load(), program)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a late Ctrl-C would print a traceback of Python's shutdown
     sys.exit(code)
 

@@ -25,10 +25,10 @@ _COMMANDS = {
     "predict": ("margindist.cli.model:predict", "Predict the rows of a file with a model file."),
     "export": ("margindist.cli.model:export", "Write a model file as ONNX."),
     "datasets": ("margindist.cli.datasets:datasets", "List the data sets known by name."),
-    "reproduce": ("margindist.cli.reproduce:reproduce", "Run the papers' tables and figures again."),
     "warm-up": ("margindist.cli.warm:warm_up", "Compile everything that a first fit needs."),
     "completion": ("margindist.cli.app:completion", "Print the script that completes commands in your shell."),
 }
+_REPRODUCE = "The papers' tables are run again from a clone of the sources: python -m reproduction."
 _BAR_WIDTH = 24
 _EXAMPLES = """
 \b
@@ -56,6 +56,8 @@ class _Commands(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
+            if args[0] == "reproduce":
+                raise click.UsageError(_REPRODUCE, ctx) from None
             if os.path.isfile(args[0]):
                 raise click.UsageError(
                     f"{args[0]!r} is a file; did you mean: margindist compare {args[0]}", ctx
@@ -113,16 +115,16 @@ def completion(shell):
     click.echo(made.source())
 
 
-def run(arguments=None):
-    """Run the command line; return the exit code."""
+def run(arguments=None, command=commands, program="margindist"):
+    """Run a command line; return the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
-    state = {"debug": False, "command": shlex.join(["margindist", *arguments])}
+    state = {"debug": False, "command": f"{program} {shlex.join(arguments)}".rstrip()}
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal without ± gets a question mark, not a traceback
     warnings.showwarning = _show_warning
     try:
-        code = commands.main(arguments, prog_name="margindist", standalone_mode=False, obj=state)
+        code = command.main(arguments, prog_name=program, standalone_mode=False, obj=state)
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except (KeyboardInterrupt, click.Abort):
@@ -132,7 +134,7 @@ def run(arguments=None):
         click.echo(error.ctx.get_help(), err=True)
         return 2
     except click.UsageError as error:
-        path = error.ctx.command_path if error.ctx is not None else "margindist"
+        path = error.ctx.command_path if error.ctx is not None else program
         _complain(f"{_sentence(error.format_message())} Try {path} --help.", state)
         return 2
     except click.ClickException as error:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.papers.declarations import DataSet, Experiment
 from margindist.runs import statistics
 from margindist.runs.store import Result
+from reproduction.declarations import DataSet, Experiment
 
 
 class Entry(NamedTuple):

@@ -19,9 +19,9 @@ from margindist.datasets import DataError, encoder, load, make_threshold, status
 from margindist.datasets.dataset import take_rows
 from margindist.margins import margins
 from margindist.methods import search
-from margindist.papers.declarations import Axis, DataSet, Experiment, Method, experiments
 from margindist.runs.runner import CannotRun
 from margindist.runs.store import Cell, Result, Store
+from reproduction.declarations import Axis, DataSet, Experiment, Method, experiments
 
 _LEVELS = 101  # quantiles kept of a distribution of margins
 _DIGITS = 6

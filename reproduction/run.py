@@ -10,15 +10,15 @@ from pathlib import Path
 from statistics import mean
 from typing import NamedTuple
 
-from margindist.papers import protocol
-from margindist.papers import study as own_study
-from margindist.papers.declarations import Experiment, experiments
-from margindist.papers.protocol import here
-from margindist.papers.study import bundled_part, study
 from margindist.runs import runner
 from margindist.runs.store import Cell, Result, Store
 from margindist.runs.wording import aligned, duration
 from margindist.suggestions import did_you_mean
+from reproduction import protocol
+from reproduction import study as own_study
+from reproduction.declarations import Experiment, experiments
+from reproduction.protocol import here
+from reproduction.study import bundled_part, study
 
 __all__ = ["plan", "repeat", "reproduce", "select"]
 

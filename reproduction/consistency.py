@@ -12,7 +12,7 @@ from math import ceil, floor, inf, sqrt
 
 from scipy.stats import t as student
 
-from margindist.papers.declarations import Experiment, Printed, experiments
+from reproduction.declarations import Experiment, Printed, experiments
 
 
 def inconsistencies(experiment: Experiment | None = None) -> tuple[str, ...]:
@@ -30,7 +30,7 @@ def inconsistencies(experiment: Experiment | None = None) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from margindist.papers.declarations import experiments
+    >>> from reproduction.declarations import experiments
     >>> for sentence in inconsistencies(experiments()["msvmav-table-2"])[:1]:
     ...     print(sentence)
     msvmav-table-2: the marks of MAMC give 16/3/1 wins, ties and losses of MSVMAv, the paper prints 17/2/1.

@@ -8,11 +8,12 @@ from statistics import median
 
 import numpy as np
 
-from margindist.papers.blocks import Block, section
-from margindist.papers.declarations import Experiment
-from margindist.papers.figures import figure_file, ranks_diagram
-from margindist.papers.study import LINEAR, RBF, YARDSTICKS, declaration
-from margindist.papers.study_findings import (
+from margindist.runs.store import Result
+from reproduction.blocks import Block, section
+from reproduction.declarations import Experiment
+from reproduction.figures import figure_file, ranks_diagram
+from reproduction.study import LINEAR, RBF, YARDSTICKS, declaration
+from reproduction.study_findings import (
     ALIKE,
     MEASURES,
     SURE,
@@ -22,7 +23,6 @@ from margindist.papers.study_findings import (
     rivals,
     turning_sets,
 )
-from margindist.runs.store import Result
 
 _MARGIN_TERMS = ("ldm", "odm", "msvmav", "mamc", "lssvm", "komd", "fmm")
 _KINDS = {"linear": "Linear", "rbf": "RBF kernel"}
@@ -561,7 +561,7 @@ def _command_blocks(found):
     return section(
         "Run it again",
         Block("text", "All of it; without data folder, what scikit-learn brings:"),
-        Block("code", 'margindist reproduce --only "study/*" --store study.sqlite'),
+        Block("code", 'python -m reproduction --only "study/*" --store reproduction/study.sqlite'),
         Block("text", f"Any cell, set beside the result kept ({versions}):"),
-        Block("code", f"margindist reproduce --cell {done[0].cell} --store study.sqlite"),
+        Block("code", f"python -m reproduction --cell {done[0].cell} --store reproduction/study.sqlite"),
     )

@@ -56,7 +56,7 @@ def html(blocks: Sequence[Block]) -> str:
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"link": _link, "linked": _linked}
-    template = resources.files("margindist.papers") / "templates" / "reproduction.html.j2"
+    template = resources.files("reproduction") / "templates" / "reproduction.html.j2"
     title = next((content[1] for kind, content, _ in blocks if kind == "heading"), "margindist")
     return environment.from_string(template.read_text(encoding="utf-8")).render(title=title, blocks=blocks)
 

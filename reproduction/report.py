@@ -7,15 +7,15 @@ from pathlib import Path
 import numpy as np
 
 from margindist.files import write_whole
-from margindist.papers.blocks import Block, html, listed, markdown, section
-from margindist.papers.claims import disagreements, verdicts
-from margindist.papers.consistency import inconsistencies
-from margindist.papers.declarations import Experiment
-from margindist.papers.figures import draw
-from margindist.papers.findings import Findings, findings
-from margindist.papers.study import study
-from margindist.papers.study_report import study_page
 from margindist.runs.store import Store
+from reproduction.blocks import Block, html, listed, markdown, section
+from reproduction.claims import disagreements, verdicts
+from reproduction.consistency import inconsistencies
+from reproduction.declarations import Experiment
+from reproduction.figures import draw
+from reproduction.findings import Findings, findings
+from reproduction.study import study
+from reproduction.study_report import study_page
 
 _TEST_NAMES = {
     "paired-t": "Student's paired t-test over the splits, as in the paper",
@@ -421,7 +421,7 @@ def _command_blocks(found):
     return section(
         "Run it again",
         Block("text", "Any cell is measured again, and set beside the result kept, by"),
-        Block("code", f"margindist reproduce --cell {result.cell} --store results.sqlite"),
+        Block("code", f"python -m reproduction --cell {result.cell} --store reproduction/results.sqlite"),
         Block("text", (
             "Accuracies and chosen parameters come out the same, and margins to the last digits, with the same "
             f"versions on the same kind of machine ({versions}); times do not."

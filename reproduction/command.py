@@ -1,4 +1,4 @@
-"""``margindist reproduce``."""
+"""The command ``python -m reproduction``: options and messages, no computing."""
 
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,15 +12,15 @@ _PATIENCE = 10  # seconds for a cluster to answer
 _EPILOG = """
 \b
 Examples:
-  margindist reproduce --quick
+  python -m reproduction --quick
       A few cells of every table and figure.
-  margindist reproduce ldm-table-2 --splits 5 --time-budget 10m
-  margindist reproduce ldm --only "vote/*"
+  python -m reproduction ldm-table-2 --splits 5 --time-budget 10m
+  python -m reproduction ldm --only "vote/*"
       All experiments of a paper, on one data set.
-  margindist reproduce --only "study/*"
+  python -m reproduction --only "study/*"
       Our own study of where margin terms help.
-  margindist reproduce --list
-  margindist reproduce --cell ldm-table-2/vote/ldm/0
+  python -m reproduction --list
+  python -m reproduction --cell ldm-table-2/vote/ldm/0
       One result again: does it come out the same?
 \b
 Exit codes: 0 fine, 1 an error or (--cell) another result than before, 2 wrong usage, 130 interrupted (the
@@ -44,7 +44,7 @@ reports have what was done by then).
     "-o",
     "--output",
     type=click.Path(file_okay=False, path_type=Path),
-    default=Path("reproduction"),
+    default=Path("reproduced"),
     show_default=True,
     help="Folder for the reports, and results.sqlite unless --store is given.",
 )
@@ -70,7 +70,7 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
     EXPERIMENT is a table or figure such as ldm-table-2, or the beginning of several, such as ldm; all of them if none
     is named.
     """
-    from margindist.papers.reproduce import overview, plan, repeat, reproduce, select, told_apart
+    from reproduction.run import overview, plan, repeat, reproduce, select, told_apart
 
     store = store or output / "results.sqlite"
     conditions, options["only"] = told_apart(options["only"])
@@ -91,7 +91,7 @@ def reproduce(experiment, cells, listing, report_only, no_report, output, store,
         with _cluster(dask):
             stopped = reproduce(chosen, output=output, store=store, say=click.echo, **options).stopped
     if not no_report:
-        from margindist.papers.report import write_reports
+        from reproduction.report import write_reports
 
         for path in write_reports(store, chosen, output):
             click.echo(f"wrote {path}")

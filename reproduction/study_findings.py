@@ -9,8 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.papers.declarations import Experiment
-from margindist.papers.study import LINEAR, RBF, YARDSTICKS
 from margindist.runs.statistics import (
     Posterior,
     average_ranks,
@@ -24,6 +22,8 @@ from margindist.runs.statistics import (
     win_tie_loss,
 )
 from margindist.runs.store import Result
+from reproduction.declarations import Experiment
+from reproduction.study import LINEAR, RBF, YARDSTICKS
 
 ALIKE = 0.01  # half the width of the region of practical equivalence, in units of the score
 SURE = 0.95

@@ -25,10 +25,10 @@ from margindist.datasets import encoder
 from margindist.datasets.dataset import take_rows
 from margindist.estimators.calibration import CalibratedClassifier
 from margindist.methods import search
-from margindist.papers.declarations import Experiment, Method, build_experiments
-from margindist.papers.protocol import Seeds, here, resolved, rows_of, seeds_of
 from margindist.runs.runner import CannotRun
 from margindist.runs.store import Cell, Result
+from reproduction.declarations import Experiment, Method, build_experiments
+from reproduction.protocol import Seeds, here, resolved, rows_of, seeds_of
 
 _DIGITS = 5
 _MOST_COLUMNS = 2000  # of a sparse matrix that is made dense
@@ -40,7 +40,7 @@ RBF = tuple(f"{key}-rbf" for key in LINEAR[:-1])
 @cache
 def declaration() -> Mapping[str, Any]:
     """Return the study's file as it stands."""
-    return tomllib.loads((resources.files("margindist.papers") / "study.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((resources.files("reproduction") / "study.toml").read_text(encoding="utf-8"))
 
 
 @cache

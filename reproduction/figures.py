@@ -9,8 +9,8 @@ import numpy as np
 
 from margindist.files import written_whole
 from margindist.margins import method_styles
-from margindist.papers.findings import Findings
 from margindist.runs.figures import SETTINGS
+from reproduction.findings import Findings
 
 _MOST_PANELS = 20
 _SETTINGS = SETTINGS | {"figure.constrained_layout.use": True}

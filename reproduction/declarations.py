@@ -1,9 +1,9 @@
 """The tables and figures of the five papers as data: what was run on what, and every number that was printed.
 
-One TOML file per paper in ``papers/`` says which data sets, methods, parameters, splits and statistics it has, and
-``papers/methods.toml`` which estimator stands for which method. :func:`experiments` reads them all, checks them and
+One TOML file per paper in this folder says which data sets, methods, parameters, splits and statistics it has, and
+``methods.toml`` which estimator stands for which method. :func:`experiments` reads them all, checks them and
 returns frozen objects. Numbers were taken from the papers' text and checked twice;
-:func:`margindist.papers.consistency.inconsistencies` sets them against the averages and counts that the papers
+:func:`reproduction.consistency.inconsistencies` sets them against the averages and counts that the papers
 print themselves.
 
 A printed number is written as in the paper, ``"0.970±0.014●"``: a star in front stands for bold type, ● and ○ are the
@@ -211,7 +211,7 @@ class Experiment:
     ``settings`` holds what is particular to one experiment: "vary" (parameters varied one at a time), "timed" (what
     the time includes, "selection" being cross-validation, training and test), "soft_margin" and "delta" of PUMMA's
     table, panels and axes of a figure. ``claims`` are the conclusions of the paper's text, ``readings`` our decisions.
-    ``verdict`` names the rule by which :mod:`margindist.papers.claims` judges them, with its arguments; ``reasons``
+    ``verdict`` names the rule by which :mod:`reproduction.claims` judges them, with its arguments; ``reasons``
     are as in :class:`Paper`, for this experiment alone.
     """
 
@@ -272,7 +272,7 @@ def experiments() -> Mapping[str, Experiment]:
     >>> table.method("ldm-c-over-m").grid[0]
     Axis(parameter='C', values=(10, 50, 100), unit='1/m')
     """
-    folder = resources.files("margindist.papers")
+    folder = resources.files("reproduction")
     recipes = tomllib.loads((folder / "methods.toml").read_text(encoding="utf-8"))
     found: dict[str, Experiment] = {}
     for key in PAPERS:
@@ -288,7 +288,7 @@ def load_experiments(text: str, recipes: Mapping[str, Mapping]) -> dict[str, Exp
     text : str
         The declaration.
     recipes : mapping
-        Estimators by recipe name, as in ``papers/methods.toml``.
+        Estimators by recipe name, as in ``methods.toml``.
 
     Returns
     -------

@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.papers.findings import Findings, compare_entries
 from margindist.runs import statistics
+from reproduction.findings import Findings, compare_entries
 
 _ALIKE = 0.01  # curves that differ by less than this share of their spread are alike
 _AS_FREQUENT = 3 / 4  # of the printed share of wins; above it ours counts as nearly the same
