@@ -15,9 +15,9 @@ import numpy as np
 from scipy.linalg.blas import dsyrk
 
 from benchmarks._measure import in_turn, load, table
-from margindist import LDMClassifier, ODMClassifier, kernels
+from margindist import LDMClassifier, ODMClassifier, certificate, kernels
 from margindist.kernels import exponentials
-from margindist.solvers import _hinge_rounds, interior_point, quasi_newton
+from margindist.solvers import interior_point, quasi_newton
 from margindist.spaces import gram
 from margindist.spaces.rows import n_columns, n_rows, n_stored, stored_bytes
 
@@ -119,8 +119,8 @@ PLACES = {
     "interior point": {
         "Gram products": [(interior_point, "weighted_system", of_system)],
         "sweeps": [(interior_point, "predict", of_sweep(3.0)), (interior_point, "direct", of_sweep(2.0))],
-        "margins": [(interior_point, "some_scores", of_chosen), (_hinge_rounds, "scores", of_rows(1))],
-        "sums of rows": [(interior_point, "add_rows", of_chosen), (_hinge_rounds, "add_rows", of_chosen)],
+        "margins": [(interior_point, "some_scores", of_chosen), (certificate, "scores", of_rows(1))],
+        "sums of rows": [(interior_point, "add_rows", of_chosen), (certificate, "add_rows", of_chosen)],
     },
     "quasi-Newton": {
         "scores of classes": [(quasi_newton, "class_scores", lambda rows, W: of_rows(W.shape[1])(rows))],

@@ -50,6 +50,8 @@ __all__ = [
     "row_slope",
 ]
 
+_UNIT = 2.0**-53  # relative error of a rounded operation
+
 
 class LDM(NamedTuple):
     r"""Large margin distribution machine; with ``lambda1 = lambda2 = 0`` the support vector machine.
@@ -124,6 +126,26 @@ class LDM(NamedTuple):
             "loss": self.C * (weights @ short) if np.isfinite(self.C) else (np.inf if short.any() else 0.0),
         }
 
+    def error_sums(self, margins, errors, weights):
+        """Return the further sums that tell what margins that may be off by so much do to the objective."""
+        rough = 0.0 if self.hard else self.C * (weights @ np.maximum(0.0, 1.0 - margins + errors))
+        return {"rough": rough, "errors": weights @ errors, "squared_errors": weights @ errors**2}
+
+    def error_of(self, sums):
+        r"""Return by how much the objective of the sums can be too small for what the margins' errors hide.
+
+        A hinge is largest at the least margin, the mean is off by at most the mean error, and a standard deviation
+        :math:`\sigma` by at most the errors' root mean square :math:`\varepsilon`.
+        """
+        total = sums["weight"]
+        spread, off = np.sqrt(sums["square"] / total), np.sqrt(sums["squared_errors"] / total)
+        variance = 2.0 * self.lambda1 * off * (2.0 * spread + off)
+        return sums["rough"] - sums["loss"] + self.lambda2 * sums["errors"] / total + variance
+
+    def at_zero(self, total):
+        """Return what weights of zero cost, for rows of this total weight."""
+        return self.C * total
+
     def value_of(self, square_norm, sums, about):
         """Return the objective at a point with these sums."""
         mean, variance = self._moments(sums, about)
@@ -167,6 +189,10 @@ class LDM(NamedTuple):
         """Return the dual point of some rows: margins less the mean margin of all, whose weight is ``total``."""
         return beta + weights * ((self.lambda2 - 4.0 * self.lambda1 * centred) / total)
 
+    def dual_sizes(self, beta, centred, weights, total):
+        """Return the sum of the absolute values that each entry of :meth:`dual_coef_of_some` is made of."""
+        return beta + weights * ((self.lambda2 + 4.0 * self.lambda1 * np.abs(centred)) / total)
+
     def multipliers(self, beta, margins, weights):
         """Return the multipliers within their bounds."""
         return np.clip(beta, 0.0, self.upper(weights))
@@ -191,13 +217,15 @@ class LDM(NamedTuple):
         if errors is None:
             return self._row_gaps(beta, margins, weights).sum()
         worst = np.maximum(*(self._row_gaps(beta, margins + shift, weights) for shift in (-errors, errors)))
+        if not self.hard:  # bounds of the multipliers are rounded products
+            worst += 2.0 * _UNIT * self.upper(weights) * np.maximum(0.0, 1.0 - margins + errors)
         return worst.sum() + 2.0 * self.lambda1 * (weights @ errors**2) / weights.sum()
 
     def _row_gaps(self, beta, margins, weights):
         short = 1.0 - margins
         if self.hard:
             return -beta * short
-        return self.C * weights * np.maximum(0.0, short) - beta * short
+        return (self.C * weights - beta) * np.maximum(0.0, short) + beta * np.maximum(0.0, -short)
 
     @staticmethod
     def coordinate_step(objective, base, square, weight, total, mean):
@@ -227,6 +255,26 @@ class _PiecewiseQuadratic:
         """Return the objective at a point with these margins."""
         return 0.5 * square_norm + self.losses(margins, weights).sum()
 
+    def sums(self, margins, weights, about):
+        """Return the sums over rows that the value consists of; the mean margin does not matter."""
+        return {"loss": self.losses(margins, weights).sum()}
+
+    def error_sums(self, margins, errors, weights):
+        """Return the further sum that tells what margins that may be off by so much do to the objective."""
+        return {"rough": np.maximum(*(self.losses(margins + e, weights) for e in (-errors, errors))).sum()}
+
+    def value_of(self, square_norm, sums, about):
+        """Return the objective at a point with these sums."""
+        return 0.5 * square_norm + sums["loss"]
+
+    def error_of(self, sums):
+        """Return by how much the objective of the sums can be too small for what the margins' errors hide."""
+        return sums["rough"] - sums["loss"]
+
+    def at_zero(self, total):
+        """Return what weights of zero cost, for rows of this total weight."""
+        return self.losses(np.zeros(1), np.array([total]))[0]
+
     def upper(self, weights):
         """Return the largest value each row's multiplier can take."""
         return np.full(len(weights), np.inf)
@@ -238,6 +286,14 @@ class _PiecewiseQuadratic:
     def dual_coef(self, beta, margins, weights):
         """Return the dual point that belongs to ``beta``: for this objective ``beta`` itself."""
         return beta
+
+    def dual_coef_of_some(self, beta, centred, weights, total):
+        """Return the dual point of some rows: ``beta`` itself."""
+        return beta
+
+    def dual_sizes(self, beta, centred, weights, total):
+        """Return the absolute values of the dual point's entries."""
+        return np.abs(beta)
 
     def multipliers(self, beta, margins, weights):
         """Return the multipliers: any are allowed, and those of a certificate prove more than the margins' own."""
@@ -258,7 +314,9 @@ class _PiecewiseQuadratic:
         """
         if errors is None:
             return self._row_gaps(beta, margins, weights).sum()
-        return np.maximum(*(self._row_gaps(beta, margins + shift, weights) for shift in (-errors, errors))).sum()
+        worst = np.maximum(*(self._row_gaps(beta, margins + shift, weights) for shift in (-errors, errors)))
+        terms = self.losses(margins, weights), self.conjugates(beta, weights), beta * margins
+        return (worst + 4.0 * _UNIT * sum(map(np.abs, terms))).sum()
 
     def _row_gaps(self, beta, margins, weights):
         gaps = self.losses(margins, weights) + self.conjugates(beta, weights) + beta * margins

@@ -16,11 +16,12 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC, LinearSVC
 
 from margindist import LDMClassifier
+from margindist.certificate import relative
 from margindist.estimators import ldm
 from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
-from margindist.solvers._solution import Options, Problem, Solution, Status, relative
+from margindist.solvers._solution import Options, Problem, Solution, Status
 from margindist.spaces.rows import as_rows
 from margindist.spaces.space import KernelSpace
 from tests.reference import ldm as reference

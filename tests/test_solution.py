@@ -2,28 +2,23 @@
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from scipy.linalg import cho_solve
 
 from margindist.objectives import LDM, ODM, LeastSquares
 from margindist.solvers import _factors, coordinate_descent, interior_point, least_squares, multiclass, newton
 from margindist.solvers._factors import KeptFactor, nearest_cholesky
-from margindist.solvers._hinge_rounds import CertifiedPart, certified
 from margindist.solvers._solution import (
     Options,
     Problem,
     Solution,
     Status,
     better,
-    certify,
     conclude,
     hand_over,
-    inseparable,
     worthwhile_scale,
 )
 from margindist.solvers.conjugate_gradients import conjugate_gradients
-from margindist.spaces.partitions import Loaded, LocalPlace, drive
-from margindist.spaces.rows import as_rows, column_sizes
+from margindist.spaces.rows import as_rows
 
 EVERY_END = [Status.OPTIMAL, Status.ITERATION_LIMIT, Status.STOPPED, Status.STALLED]
 
@@ -44,47 +39,12 @@ def test_a_proof_of_infeasibility_stays():
     assert conclude(solution(np.inf, status=Status.INFEASIBLE), 1e-4, Status.STALLED).status is Status.INFEASIBLE
 
 
-def test_multipliers_that_overflow_prove_nothing():
-    assert not inseparable(np.inf, np.zeros(2), np.ones(2))
-    assert not inseparable(2.0, np.array([0.0, np.nan]), np.ones(2))
-    assert inseparable(2.0, np.zeros(2), np.ones(2))
-
-
-def test_a_small_column_is_no_rounding_of_a_large_one():
-    assert not inseparable(2.0, np.array([0.0, 1e-10]), np.array([1.0, 1e-10]))
-    assert inseparable(2.0, np.array([1e-10, 0.0]), np.array([1.0, 1e-10]))
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_columns_have_the_same_sizes_in_any_form(dtype):
-    rng = np.random.default_rng(0)
-    X = np.where(rng.random((30, 5)) < 0.3, rng.standard_normal((30, 5)), 0.0).astype(dtype)
-    X[:, 2] = 0.0
-    expected = np.append(np.abs(X).max(axis=0), 1.0)
-    for rows in (as_rows(X, True), as_rows(sp.csr_array(X), True)):
-        np.testing.assert_array_equal(column_sizes(rows), expected)
-
-
 @pytest.mark.parametrize(
     "broken", [{"coef": np.array([1.0, np.nan])}, {"coef": np.array([np.inf])}, {"objective": np.nan}]
 )
 def test_what_is_not_finite_is_an_error(broken):
     with pytest.raises(FloatingPointError, match="not finite"):
         conclude(solution(0.0)._replace(**broken), 1e-4, Status.STALLED)
-
-
-@pytest.mark.parametrize("length", [0.01, 1.0, 1e3])
-@pytest.mark.parametrize("objective", [LDM(np.inf, 0.0, 0.0), LDM(np.inf, 0.3, 7.0), LDM(np.inf, 2.0, 0.1)])
-def test_a_hard_margin_is_certified_at_the_best_feasible_length(objective, length):
-    rng = np.random.default_rng(0)
-    X, weights = rng.normal((3.0, 0.0, 0.0), size=(20, 3)), rng.random(20) + 0.5
-    w, signs = length * np.array([1.0, 0.1, -0.1]), np.ones(20)
-    rows = as_rows(X)
-    found = certify(Problem(objective, rows, signs, weights), w, X @ w, np.zeros(20))
-    scales = np.linspace(1.0, 50.0, 10_001) / (X @ w).min()
-    values = [objective.value(t**2 * (w @ w), np.maximum(t * (X @ w), 1.0), weights) for t in scales]
-    assert found.objective == pytest.approx(min(values), rel=1e-5)
-    assert (X @ found.coef).min() >= 1.0 - 1e-12
 
 
 @pytest.mark.parametrize("length", [0.05, 3.0, 1e6, 1e30, 1e60])
@@ -107,41 +67,6 @@ def test_weights_that_cost_more_than_none_are_shortened(objective, length):
 def test_weights_in_the_wrong_direction_are_left_out():
     X, weights = np.ones((4, 1)), np.ones(4)
     assert worthwhile_scale(LDM(1.0, 0.25, 0.25), 9.0, -3.0 * X[:, 0], weights) == 0.0
-
-
-class _Multiplied(CertifiedPart):
-    """A part with given multipliers."""
-
-    def __init__(self, rows, targets, weights, objective, beta):
-        super().__init__(targets, weights, objective)
-        self._beta = beta
-
-    def _multipliers(self):
-        return self._beta
-
-
-@pytest.mark.parametrize("objective", [LDM(1.0, 0.0, 0.0), LDM(1.0, 0.3, 7.0)])
-def test_the_certificate_of_shortened_weights_holds_in_one_piece_and_in_parts(objective):
-    rng = np.random.default_rng(0)
-    X, weights = rng.normal((0.5, 0.0, 0.0), size=(20, 3)), rng.random(20) + 0.5
-    rows, signs = as_rows(X), np.ones(20)
-    problem = Problem(objective, rows, signs, weights)
-    best = interior_point.solve(problem, Options(tol=1e-9))
-    at_zero, mean_row = objective.value(0.0, np.zeros(20), weights), weights @ X / weights.sum()
-    for w in (1e6 * best.coef, -best.coef):
-        found = certify(problem, w, X @ w, best.dual)
-        assert found.objective <= at_zero
-        assert found.least <= best.objective <= found.objective * (1.0 + 1e-9)
-        place = LocalPlace(lambda i: Loaded(rows, signs, weights), 1)
-        (in_parts,) = drive(
-            place,
-            _Multiplied,
-            [(objective, best.dual)],
-            lambda k, start, w=w: certified(objective, w, mean_row, weights.sum()),
-        )
-        np.testing.assert_allclose(in_parts.coef, found.coef, atol=1e-12)
-        assert in_parts.objective == pytest.approx(found.objective, rel=1e-12)
-        assert in_parts.gap == pytest.approx(found.gap, rel=1e-9)
 
 
 def test_the_better_of_two_has_the_lower_objective_and_the_higher_bound():

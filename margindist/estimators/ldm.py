@@ -56,7 +56,6 @@ from margindist.spaces.rows import (
     dense_matrix,
     n_columns,
     n_rows,
-    scores,
     squares,
 )
 
@@ -570,16 +569,14 @@ class LDMClassifier(MarginClassifier):
         found = augmented_lagrangian.solve(plain, options)
         if np.isinf(found.objective) and found.status is not Status.INFEASIBLE:
             found = self._solve_on_rows(plain, options, None)
-        scores(problem.space, found.coef, z := np.empty(len(problem.signs)))
-        now = certify(problem, found.coef, problem.signs * z, found.dual)
+        now = certify(problem, found.coef, found.dual)
         return conclude(now._replace(n_iter=found.n_iter), options.tol, Status.STALLED)
 
     def _on_columns(self, problem, found, tol):
         """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
         rows, signs = problem.space, problem.signs
         w = add_rows(rows, np.arange(len(signs)), found.coef, np.zeros(n_columns(rows)))
-        scores(rows, w, z := np.empty(len(signs)))
-        now = certify(problem, w, signs * z, found.dual)._replace(n_iter=found.n_iter)
+        now = certify(problem, w, found.dual)._replace(n_iter=found.n_iter)
         if found.status is Status.INFEASIBLE:  # for the rows to prove: they have twice the digits of their products
             return conclude(now, tol, Status.STALLED)
         return conclude(with_bound(now, found.least), tol, found.status)

@@ -46,14 +46,13 @@ variable. Of an indefinite kernel, G is the positive part.
 
 import numpy as np
 
+from margindist.certificate import inseparable, relative
 from margindist.solvers._class_blocks import coefficients
 from margindist.solvers._solution import (
     Solution,
     Status,
     better,
     conclude,
-    inseparable,
-    relative,
     with_bound,
     worthwhile_scale,
 )

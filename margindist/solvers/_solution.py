@@ -12,13 +12,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margindist.spaces.rows import add_rows, column_sizes, scores, squares
+from margindist.certificate import SHORTER, Ledger, relative
+from margindist.spaces.rows import scores, squares
 
 _ROUNDING = 1e-11  # relative error of an objective's value that is not in its gap, but matters beside other values
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
 _LEAST_GAP = 4 * np.finfo(float).eps  # of an objective's value: a smaller gap is all rounding
-_LARGEST = 1e9  # a hard margin of 1 that is added up from terms at least this large, or there is none: not separable
-SHORTER = 4.0 ** -np.arange(1.0, 120.0)  # parts of weights that are tried where all of them are worse than none
 
 # A solver calls ``report(iteration, coef, objective, gap)`` once per iteration; True asks it to stop.
 Report = Callable[[int, np.ndarray, float, float], bool]
@@ -137,29 +136,15 @@ def conclude(found, tol, ended):
     return found._replace(status=Status.STALLED if contradicted else ended)
 
 
-def certify(problem, coef, margins, beta):
-    """Return coefficients and multipliers with the objective's value and the gap between them.
+def certify(problem, coef, beta):
+    """Return what coefficients and multipliers prove, on rows in memory (see :mod:`margindist.certificate`)."""
+    return proved(Ledger(problem).bounds(coef, beta), beta)
 
-    The gap is ``½‖w − w̃‖²`` plus the objective's complementarity (see :mod:`margindist.objectives`); one
-    sweep over the rows makes ``w̃``. A hard margin is certified at the best feasible point on the ray through w, and
-    weights that cost more than none at a better one.
-    """
-    objective, rows, signs, weights = problem
-    if objective.hard:
-        if margins.min() <= 0.0:
-            pull = add_rows(rows, np.arange(len(signs)), signs * beta, np.zeros_like(coef))
-            status = Status.INFEASIBLE if inseparable(beta.sum(), pull, column_sizes(rows)) else None
-            return Solution(coef, beta, np.inf, np.inf, status=status)
-        scale = objective.feasible_scale(coef @ coef, margins, weights)
-        coef, margins = scale * coef, np.maximum(scale * margins, 1.0)
-    else:
-        scale = worthwhile_scale(objective, coef @ coef, margins, weights)
-        coef, margins = scale * coef, scale * margins
-    scales = signs * objective.dual_coef(beta, margins, weights)
-    residual = add_rows(rows, np.arange(len(signs)), scales, -coef)
-    value = objective.value(coef @ coef, margins, weights)
-    gap = 0.5 * (residual @ residual) + objective.complementarity(beta, margins, weights)
-    return Solution(coef, beta, value, relative(gap, value))
+
+def proved(bounds, beta):
+    """Return weights and multipliers with what the ledger proves of them; no status yet, unless infeasible."""
+    status = Status.INFEASIBLE if bounds.refuted else None
+    return Solution(bounds.coef, beta, bounds.value, bounds.gap, status=status, error=bounds.error)
 
 
 def worthwhile_scale(objective, square, margins, weights):
@@ -199,19 +184,6 @@ def rounding_floor(problem, found):
     pulls = objective.dual_coef(found.dual, z, weights)
     errors = objective.bend * weights / weights.sum() * errors + epsilon * np.abs(pulls)
     return relative(0.5 * (errors**2 @ lengths), found.objective)
-
-
-def inseparable(mass, pull, sizes, largest=_LARGEST):
-    """Tell whether multipliers prove that a hard margin needs extremely large weights.
-
-    Margins of at least 1 give Σβ ≤ w·Σβyx ≤ Σ_j |w_j|s_j · max_j |Σβyx_j|/s_j, where ``mass`` is Σβ, ``pull`` is Σβyx
-    and s_j the largest value of column j: the terms that a margin is added up from have to be as large as Σβ divided by
-    the last factor. Each column counts by its own size: beside large columns, a small one that separates the rows, or
-    the constant one, would look like rounding. ``largest`` must be out of reach of all weights that are of any use.
-    """
-    if not (0.0 < mass < np.inf) or not np.isfinite(pull).all():
-        return False
-    return bool((largest * np.abs(pull) <= mass * sizes).all())
 
 
 def better(best, now):
@@ -254,13 +226,6 @@ def hand_over(attempts, tol, unfinished=(Status.STALLED,)):
     if best is None:
         raise failure
     return best
-
-
-def relative(gap, value):
-    """Return the gap relative to the objective's absolute value: not negative, by rounding; infinite, by overflow."""
-    if not np.isfinite(value) or not np.isfinite(gap):
-        return np.inf
-    return max(gap, 0.0) / max(abs(value), np.finfo(float).tiny)
 
 
 def gap_to_reach(tol, value, at_zero):

@@ -25,9 +25,9 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import cho_factor, cho_solve
 
+from margindist.certificate import CertifiedPart, bounds_of, certified, residual_of
 from margindist.solvers._factors import KeptFactor
-from margindist.solvers._hinge_rounds import CertifiedPart, certified, from_sums
-from margindist.solvers._solution import Status, better, conclude, require
+from margindist.solvers._solution import Status, better, conclude, proved, require
 from margindist.solvers._span import solve_in_span
 from margindist.solvers.conjugate_gradients import ConjugateGradients
 from margindist.solvers.newton import exact_step
@@ -149,9 +149,11 @@ def _rounds(objective, options, start, with_dual):
         for _ in range(_MAX_INNER):
             sums = yield Round("advance", (w, sigma, update, model.mean_row @ w, model.total), w)
             update = False
-            now, residual = from_sums(objective, w, sums, model.mean_row, model.total)
+            residual = residual_of(objective, w, sums, model.mean_row, model.total)
             if objective.hard:
-                now = yield from certified(objective, w, model.mean_row, model.total)
+                now = proved((yield from certified(objective, w, model.mean_row, model.total)), None)
+            else:
+                now = proved(bounds_of(objective, w, sums, model.mean_row, model.total), None)
             best = better(best, now)
             if with_dual and best.coef is now.coef:
                 yield Round("keep")
@@ -183,7 +185,7 @@ def _rounds(objective, options, start, with_dual):
         elif n_iter >= max_iter:
             ended = Status.ITERATION_LIMIT
     if best.objective > objective.cap * model.total:
-        best = yield from certified(objective, best.coef, model.mean_row, model.total)
+        best = proved((yield from certified(objective, best.coef, model.mean_row, model.total)), None)
         yield Round("keep")
     if with_dual:
         kept = yield Round("multipliers")
@@ -366,7 +368,8 @@ class LagrangianPart(CertifiedPart):
             self._beta = self._slopes
         self._z = self._margins_of_all(rows, w)
         self._slopes = self._penalised(self._z, sigma)
-        sums = self._certificate_sums(rows, self._z, self._slopes, about, total)
+        errors = self._errors_of_all(rows, w)
+        sums = self._certificate_sums(rows, self._z, errors, self._slopes, about, total)
         return {**sums, "free": np.count_nonzero(self._is_free())}
 
     def _penalised(self, z, sigma):

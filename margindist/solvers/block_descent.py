@@ -52,6 +52,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
 from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dpstrf
 
+from margindist.certificate import relative
 from margindist.compilation import njit
 from margindist.solvers import interior_point
 from margindist.solvers._kernel_certificate import (
@@ -61,7 +62,7 @@ from margindist.solvers._kernel_certificate import (
     distance_bound,
     inseparable_rows,
 )
-from margindist.solvers._solution import Options, Problem, Status, better, conclude, relative, require
+from margindist.solvers._solution import Options, Problem, Status, better, conclude, require
 from margindist.spaces.features import cholesky_factor, partial_cholesky
 from margindist.spaces.gram import FullGram
 from margindist.spaces.rows import as_rows

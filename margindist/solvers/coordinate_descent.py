@@ -20,16 +20,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from margindist.certificate import Ledger
 from margindist.compilation import njit
 from margindist.objectives import compiled_for, coordinate_step
-from margindist.solvers._solution import Status, better, certify, conclude, require
+from margindist.solvers._solution import Status, better, conclude, proved, require
 from margindist.spaces.rows import (
     add_rows,
     n_columns,
     n_rows,
     row_add,
     row_dot,
-    scores,
     squares,
     stored_bytes,
     take_rows,
@@ -78,7 +78,8 @@ def solve(problem, options, start=None):
     total = weights.sum()
     squares(rows, lengths := np.empty(m))
     if objective.hard and not lengths.all():  # a row of zeros has margin 0 whatever the weights: its multiplier says so
-        return certify(problem, np.zeros(d), np.zeros(m), (lengths == 0.0).astype(float))
+        beta = (lengths == 0.0).astype(float)
+        return proved(Ledger(problem, lengths).bounds(np.zeros(d), beta), beta)
     mean_row = add_rows(rows, everything, signs * weights / total, np.zeros(d))
     upper = objective.upper(weights)
     beta = np.zeros(m) if start is None else np.minimum(start.dual, upper)
@@ -86,6 +87,7 @@ def solve(problem, options, start=None):
     w = add_rows(rows, everything, signs * a, np.zeros(d))
     mean = mean_row @ w
     best = None
+    ledger = Ledger(problem, lengths)
     worst, bars = np.inf, (np.inf, np.inf)  # violation in the last sweep, and what follows for the next
     working = _Working(everything, rows, signs, weights, upper, lengths, a, beta)
     leaves_out = hasattr(objective, "cap") and not objective.coupled  # rows sit at bounds, and nothing else moves them
@@ -110,9 +112,7 @@ def solve(problem, options, start=None):
                 active = np.arange(m)  # shrunk rows do not see the mean move: it moves only with all of them
         a[working.which], beta[working.which] = working.a, working.beta
         n_iter = -(-steps // m)
-        scores(rows, w, z := np.empty(m))
-        z *= signs
-        now = certify(problem, w.copy(), z, beta.copy())
+        now = proved(ledger.bounds(w.copy(), beta), beta.copy())
         if now.status is Status.INFEASIBLE:
             return now._replace(n_iter=n_iter)
         earlier_gap, earlier = 1.0, 0
@@ -132,7 +132,7 @@ def solve(problem, options, start=None):
                 return conclude(best, tol, Status.STALLED)
         looked, next_look = steps, min(steps + max(_LOOK * m, steps // _LOOK), max_iter * m)
         if leaves_out:
-            working = _copied(problem, upper, lengths, a, beta, _unsettled(z, beta, upper, bars), rng)
+            working = _copied(problem, upper, lengths, a, beta, _unsettled(ledger.z, beta, upper, bars), rng)
         elif working.rows is rows:
             working = _copied(problem, upper, lengths, a, beta, everything, rng)
 

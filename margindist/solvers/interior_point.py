@@ -65,9 +65,9 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
-from margindist.solvers._hinge_rounds import CertifiedPart, certified
+from margindist.certificate import CertifiedPart, certified
 from margindist.solvers._interior_sweeps import Point, WorkingSet, as_record, direct, linearise, predict, redirect
-from margindist.solvers._solution import Status, conclude, require
+from margindist.solvers._solution import Status, conclude, proved, require
 from margindist.solvers._span import solve_in_span
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
@@ -251,7 +251,7 @@ def _rounds(objective, options, start, seed, with_dual):
     w, n_iter, ended = yield from _path(
         Q, q, opened, guess, half, centre, objective.hard, enough, limit, options.report
     )
-    found = yield from certified(objective, w, mean_row, total)
+    found = proved((yield from certified(objective, w, mean_row, total)), None)
     if with_dual:
         beta = yield Round("multipliers", (), found.coef)
         found = found._replace(dual=np.concatenate(beta["beta"]))

@@ -52,9 +52,10 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh, lu_factor, lu_solve
 from scipy.linalg.blas import dsymm
 
+from margindist.certificate import relative
 from margindist.solvers._factors import nearest_cholesky
 from margindist.solvers._kernel_certificate import material, rounding
-from margindist.solvers._solution import Solution, Status, conclude, relative
+from margindist.solvers._solution import Solution, Status, conclude
 from margindist.solvers.conjugate_gradients import conjugate_gradients
 from margindist.spaces.rows import (
     BLAS,

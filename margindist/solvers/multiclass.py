@@ -52,6 +52,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from margindist.certificate import relative
 from margindist.compilation import njit
 from margindist.solvers import quasi_newton
 from margindist.solvers._class_blocks import (
@@ -69,7 +70,7 @@ from margindist.solvers._class_blocks import (
     scores_by_parts,
     store,
 )
-from margindist.solvers._solution import Solution, Status, gap_to_reach, relative, worthwhile_scale
+from margindist.solvers._solution import Solution, Status, gap_to_reach, worthwhile_scale
 from margindist.solvers.proximal_newton import (
     ProximalNewton,
     is_best,

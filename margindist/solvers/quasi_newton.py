@@ -30,6 +30,7 @@ without rows, and ``accept``, which returns the gradient. A part keeps about 45 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
+from margindist.certificate import relative
 from margindist.compilation import njit
 from margindist.objectives import of_some
 from margindist.solvers._class_blocks import (
@@ -40,7 +41,7 @@ from margindist.solvers._class_blocks import (
     empty_blocks,
     relative_to,
 )
-from margindist.solvers._solution import Solution, Status, gap_to_reach, relative
+from margindist.solvers._solution import Solution, Status, gap_to_reach
 from margindist.solvers.proximal_newton import apply_factors, bend_diagonal, first_widths
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (

@@ -80,5 +80,5 @@ def _separate(problem, signed, columns, equally_long):
     scores(rows, w, margins := np.empty(len(signs)))
     margins *= signs
     if (least := margins.min()) > 0.0:
-        w, margins, beta = w / least, margins / least, beta / least
-    return certify(problem, w, margins, beta)._replace(n_iter=int(np.count_nonzero(shares)))
+        w, beta = w / least, beta / least
+    return certify(problem, w, beta)._replace(n_iter=int(np.count_nonzero(shares)))

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from margindist.certificate import relative
 from margindist.compilation import njit
 from margindist.solvers import coordinate_descent
 from margindist.solvers._solution import (
@@ -24,7 +25,6 @@ from margindist.solvers._solution import (
     Solution,
     Status,
     conclude,
-    relative,
     require,
     worthwhile_scale,
 )

@@ -155,6 +155,21 @@ def _sparse_dot(rows, i, w):
     return rows.bias * w[-1] + ((s0 + s1) + (s2 + s3))
 
 
+def _dense_size(rows, i, sizes):
+    x = rows.X[i]
+    total = abs(rows.bias) * sizes[-1]
+    for j in range(x.shape[0]):
+        total += abs(x[j]) * sizes[j]
+    return total
+
+
+def _sparse_size(rows, i, sizes):
+    total = abs(rows.bias) * sizes[-1]
+    for k in range(np.uint64(rows.indptr[i]), np.uint64(rows.indptr[i + 1])):
+        total += abs(rows.data[k]) * sizes[rows.indices[k]]
+    return total
+
+
 def _dense_add(rows, i, scale, w):
     x = rows.X[i]
     for j in range(x.shape[0]):
@@ -265,6 +280,7 @@ def _sparse_scatter(rows, i, values, columns):
 
 
 _DOT = {DenseRows: _dense_dot, SparseRows: _sparse_dot}
+_SIZE = {DenseRows: _dense_size, SparseRows: _sparse_size}
 _ADD = {DenseRows: _dense_add, SparseRows: _sparse_add}
 _SQUARE = {DenseRows: _dense_square, SparseRows: _sparse_square}
 _SCORES = {DenseRows: _dense_scores, SparseRows: _sparse_scores}
@@ -275,6 +291,11 @@ _SCATTER = {DenseRows: _dense_scatter, SparseRows: _sparse_scatter}
 def row_dot(rows, i, w):
     """Return the inner product of row ``i`` and ``w``."""
     return _DOT[type(rows)](rows, i, w)
+
+
+def row_size(rows, i, sizes):
+    """Return the sum of the row's absolute values times ``sizes``."""
+    return _SIZE[type(rows)](rows, i, sizes)
 
 
 def row_add(rows, i, scale, w):
@@ -316,6 +337,11 @@ def _compiled_dot(rows, i, w):
 @overload(row_dot, jit_options=_SCALAR)
 def _compiled_sparse_dot(rows, i, w):
     return _sparse_dot if rows.instance_class is SparseRows else None
+
+
+@overload(row_size, jit_options=_VECTORISED)
+def _compiled_size(rows, i, sizes):
+    return _SIZE[rows.instance_class]
 
 
 @overload(row_add, jit_options=_VECTORISED)
@@ -364,6 +390,28 @@ def some_scores(rows, which, w, out):
     return out
 
 
+def score_sizes(rows, sizes, out):
+    """Fill ``out`` with the sums of the rows' absolute values times ``sizes``, the absolute values of some weights.
+
+    A score is off by at most a multiple of that.
+    """
+    if not are_few(rows):
+        _score_sizes(rows, sizes, out)
+        return
+    for start in range(0, len(out), _STRIP_ROWS):
+        strip = np.abs(rows.X[start : start + _STRIP_ROWS])
+        out[start : start + _STRIP_ROWS] = strip @ sizes[: rows.X.shape[1]]
+    if rows.bias != 0.0:
+        out += abs(rows.bias) * sizes[-1]
+
+
+def n_terms(rows):
+    """Return the number of products that each row's score is added up from."""
+    if isinstance(rows, DenseRows):
+        return n_columns(rows)
+    return np.diff(rows.indptr).astype(np.float64) + 1.0
+
+
 def add_rows(rows, which, scales, out):
     """Add the rows ``which``, each times its scale, to ``out``; return ``out``."""
     if not are_few(rows):
@@ -399,6 +447,12 @@ def _few_scores(rows, w):
 def _scores(rows, w, out):
     for i in range(len(out)):
         out[i] = row_dot(rows, i, w)
+
+
+@njit(cache=True, nogil=True)
+def _score_sizes(rows, sizes, out):
+    for i in range(len(out)):
+        out[i] = row_size(rows, i, sizes)
 
 
 @njit(cache=True, nogil=True)
