@@ -92,6 +92,35 @@ def _ldm_table(found: Findings) -> list[Verdict]:
     return judged
 
 
+def _ldm_by_gradients(found: Findings) -> list[Verdict]:
+    """LDM by Algorithm 2 against the SVM, and whether the margin terms or the algorithm make the difference."""
+    printed = found.experiment.summary["win-tie-loss"]["svm"]
+    first = duel(found, "ldm-asgd", "svm")
+    if not sum(first):
+        return []
+    judged = [Verdict(_share(first, printed), (
+        f"LDM by averaged stochastic gradients has {_counts(first)} wins, ties and losses against the SVM (printed "
+        f"{_counts(printed)})."
+    ))]  # fmt: skip
+    algorithm, terms = duel(found, "svm-asgd", "svm"), duel(found, "ldm-exact", "svm")
+    both = duel(found, "ldm-asgd", "svm-asgd")
+    if not (sum(algorithm) and sum(terms) and sum(both)):
+        return judged
+    from_algorithm = algorithm[0] >= first[0] > terms[0]
+    what = "the five passes of averaged stochastic gradients" if from_algorithm else "no one part alone"
+    gains = ", ".join(_gain(found, line, ("svm", "svm-asgd", "ldm-asgd", "ldm-exact")) for line in found.lines)
+    judged.append(Verdict("no" if from_algorithm else "in part", (
+        f"that the margin terms make the wins: an SVM by the same gradients has {_counts(algorithm)} against the exact "
+        f"SVM, LDM solved exactly {_counts(terms)}, and LDM {_counts(both)} against the SVM with both by gradients. "
+        f"The wins come with {what}. Mean accuracies of SVM, SVM by gradients, LDM by gradients, LDM exact: {gains}."
+    )))  # fmt: skip
+    return judged
+
+
+def _gain(found, line, methods):
+    return f"{line.printed} " + " ".join(f"{found.entries[line.key, method].mean:.4f}" for method in methods)
+
+
 def _tell_apart(counts):
     if counts[1] >= 0.8 * sum(counts):
         return "the two can hardly be told apart, for at these C the margin terms are too small to matter"
@@ -204,12 +233,27 @@ def _pumma_table(found: Findings) -> list[Verdict]:
     return judged
 
 
-def _right_of(found: Findings, pairs: list[list[str]]) -> list[Verdict]:
+READINGS = ("as in eq. 1", "over the length of w")  # of a margin
+
+
+def margin_curves(found: Findings, reading: str) -> dict[tuple[str, str], np.ndarray]:
+    """Return the quantiles of the margins on the first split by data set and method, as they are or over |w|."""
+    return {
+        key: np.asarray(result.detail["quantiles"]) * (result.detail["length"] if reading == READINGS[0] else 1.0)
+        for key, result in found.first_splits.items()
+    }
+
+
+def _right_of(found: Findings, pairs: list[list[str]], readings: list[str] = READINGS[1:]) -> list[Verdict]:
+    return [verdict for reading in readings for verdict in _right_of_in(found, pairs, reading)]
+
+
+def _right_of_in(found, pairs, reading):
     """How often one method's curve of margins lies to the right of another's: larger quantiles at most levels.
 
     Quantiles that differ by less than a hundredth of the other's spread are alike.
     """
-    curves = {key: np.asarray(result.detail["quantiles"]) for key, result in found.first_splits.items()}
+    curves = margin_curves(found, reading)
     names = found.labels
     judged = []
     for subject, other in pairs:
@@ -221,8 +265,8 @@ def _right_of(found: Findings, pairs: list[list[str]]) -> list[Verdict]:
         if sides:
             right, left, n = sides.count(1), sides.count(-1), len(sides)
             judged.append(Verdict(_holds(right >= 0.75 * n, right > left), (
-                f"on {right} of {n} data sets the curve of {names[subject]} lies to the right of that of "
-                f"{names[other]} (the larger margin at more than half of the quantiles), on {left} to the left, "
+                f"margins {reading}: on {right} of {n} data sets the curve of {names[subject]} lies to the right of "
+                f"that of {names[other]} (the larger margin at more than half of the quantiles), on {left} to the left, "
                 f"and on {n - right - left} the two are alike."
             )))  # fmt: skip
     return judged
@@ -248,6 +292,7 @@ def _influence(found: Findings) -> list[Verdict]:
 # A rule reads the findings and the experiment's ``verdict`` table, whose "rule" is the name here.
 _RULES: dict[str, Callable[..., list[Verdict]]] = {
     "ldm-against-svm": _ldm_table,
+    "ldm-by-gradients": _ldm_by_gradients,
     "curves-right-of": _right_of,
     "insensitive": _influence,
     "mamc-accuracy": _mamc_table,

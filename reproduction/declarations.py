@@ -79,7 +79,10 @@ class Axis:
 
     ``unit`` says what they are multiplied with: "1"; "m", the number of training rows; "1/m", one over it; "1/d", one
     over the number of features; or that they are widths w of a Gaussian kernel in units of the mean distance between
-    training rows ("mean-distance"), the parameter then being :math:`\gamma = 1/(2w^2)`.
+    training rows ("mean-distance"), the parameter then being :math:`\gamma = 1/(2w^2)`. "mean" is the price of a loss
+    that is a mean over the rows: the values are as they stand, but a value chosen on a share s of the rows is divided
+    by s when it is used on all of them, so that a row weighs as much as it did. (A price of each row, such as the C of
+    an SVM, carries over as it is.)
 
     Examples
     --------
@@ -87,14 +90,21 @@ class Axis:
     (0.1, 0.5)
     >>> Axis("gamma", (0.5, 1.0), "mean-distance").resolve(mean_distance=2.0)
     (0.5, 0.125)
+    >>> Axis("lam", (1.0, 4.0), "mean").resolve(share=0.25)
+    (4.0, 16.0)
     """
 
     parameter: str
     values: tuple
     unit: str = "1"
 
-    def resolve(self, *, n_samples=None, n_features=None, mean_distance=None) -> tuple:
-        """Return the values of the parameter for training rows with these properties."""
+    def resolve(self, *, n_samples=None, n_features=None, mean_distance=None, share=1.0) -> tuple:
+        """Return the values of the parameter for training rows with these properties.
+
+        `share` is that of the rows on which was chosen what is now used on all of them.
+        """
+        if self.unit == "mean":
+            return tuple(value / share for value in self.values)
         if self.unit == "m":
             return tuple(value * n_samples for value in self.values)
         if self.unit == "1/m":
@@ -143,7 +153,8 @@ class SplitPlan:
     ``kind``: "random" (a share ``train`` of the rows, drawn anew each time), "published" (the splits that come with the
     data; where too few are at hand, random ones of the printed sizes), "whole" (training rows only) or "drawn" (the
     data themselves are generated anew each time); the study's own "halves-and-folds" has half the rows, then the folds
-    of a cross-validation, in turn. ``cv`` is the number of folds within the training part, 0 for none.
+    of a cross-validation, in turn. ``cv`` is the number of folds within the training part, 0 for none;
+    ``search_rows`` limits the rows of the training part on which parameters are chosen, to save time.
     """
 
     kind: str
@@ -151,6 +162,7 @@ class SplitPlan:
     train: float | None = None
     stratified: bool = False
     cv: int = 0
+    search_rows: int | None = None
     note: str = ""
 
 
@@ -325,7 +337,7 @@ def _experiment(entry, paper, data, methods, recipes):
     for key, name in fields.pop("methods").items():
         if name not in methods:
             raise DeclarationError(f"{where}: method {key!r} refers to {name!r}, which the file does not declare.")
-        columns[key] = _method(key, methods[name], recipes, key not in ours, where)
+        columns[key] = _method(key, name, methods[name], recipes, key not in ours, where)
     _known(ours, columns, f"{where}: 'ours'")
     lines = fields.pop("data")
     _known(lines, data, f"{where}: 'data'")
@@ -356,12 +368,14 @@ def _experiment(entry, paper, data, methods, recipes):
     return _build(Experiment, fields, where)
 
 
-def _method(key, entry, recipes, printed, where):
+def _method(key, name, entry, recipes, printed, where):
     fields = dict(entry)
-    _one_of(fields.get("search", "grid"), ("grid", "line"), f"{where}: search of {key!r}")
-    recipe_name = fields.pop("recipe", key)
+    _one_of(fields.get("search", "grid"), ("grid", "line"), f"{where}: search of {name!r}")
+    recipe_name = fields.pop("recipe", name)
     if recipe_name not in recipes:
-        raise DeclarationError(f"{where}: method {key!r} has the recipe {recipe_name!r}, which methods.toml lacks.")
+        raise DeclarationError(f"{where}: method {name!r} has the recipe {recipe_name!r}, which methods.toml lacks.")
+    if name in recipes and recipe_name != name:
+        raise DeclarationError(f"{where}: method {name!r} has the name of one recipe and is another, {recipe_name!r}.")
     recipe = recipes[recipe_name]
     inner = recipes[recipe["inner"]] if "inner" in recipe else None
     wrapped = {f"estimator__{name}": value for name, value in inner.get("fixed", {}).items()} if inner else {}
@@ -379,7 +393,7 @@ def _axis(parameter, entry, where):
     known = {"values", "base", "from", "to", "step", "decades", "points", "unit"}
     _only(entry, known, f"{where}: grid of {parameter!r}")
     unit = entry.get("unit", "1")
-    _one_of(unit, ("1", "m", "1/m", "1/d", "mean-distance"), f"{where}: unit of {parameter!r}")
+    _one_of(unit, ("1", "m", "1/m", "1/d", "mean-distance", "mean"), f"{where}: unit of {parameter!r}")
     if "values" in entry:
         return Axis(parameter, tuple(entry["values"]), unit)
     if "decades" in entry:

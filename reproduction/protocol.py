@@ -31,13 +31,17 @@ _ABSENT: dict[tuple, str] = {}  # asked for once per process, because waiting fo
 
 
 class Parts(NamedTuple):
-    """Training and test part of a cell, scaled as the experiment says; the test part may be empty."""
+    """Training and test part of a cell, scaled as the experiment says; the test part may be empty.
+
+    ``published`` says whether they are those of a split that comes with the data.
+    """
 
     X: Any
     y: np.ndarray
     X_test: Any
     y_test: np.ndarray
     checksum: str
+    published: bool
 
 
 class Seeds(NamedTuple):
@@ -81,8 +85,8 @@ def evaluate(
     max_rows : int, optional
         Data sets with more rows are left out.
     search_rows : int, optional
-        Parameters are chosen on at most so many rows of the training part, drawn at random; the chosen model is
-        fitted to all of them. The result says how many rows that were.
+        Parameters are chosen on at most so many rows of the training part, drawn at random, if the experiment does not
+        declare fewer; the chosen model is fitted to all of them. The result says how many rows that were.
     store : str, optional
         File of results, in which to look for choices already made.
     declared : mapping, optional
@@ -99,6 +103,7 @@ def evaluate(
     if method.unavailable:
         raise CannotRun(method.unavailable)
     _check_size(line, max_rows)
+    search_rows = min(filter(None, (search_rows, experiment.splits.search_rows)), default=None)
     earlier = None if store is None else _earlier(cell, experiment, declared, store, search_rows)
     if earlier is not None and declared[earlier.cell.experiment].kind == experiment.kind:
         return replace(earlier, cell=cell, detail={**earlier.detail, "taken_from": earlier.cell.experiment})
@@ -217,7 +222,7 @@ def split_rows(experiment: Experiment, line: DataSet, split: int, n_rows: int, p
     Published splits come first, in their order; beyond them, and where there are none, rows are drawn.
     """
     plan = experiment.splits
-    if plan.kind == "published" and published is not None and split < len(published):
+    if _is_published(experiment, split, published):
         return published[split]
     rows = np.random.default_rng(seed).permutation(n_rows)
     if plan.kind in ("whole", "drawn"):
@@ -227,6 +232,10 @@ def split_rows(experiment: Experiment, line: DataSet, split: int, n_rows: int, p
     rows = rows[: line.rows]
     n_train = round(plan.train * len(rows))
     return rows[:n_train], rows[n_train:]
+
+
+def _is_published(experiment, split, published):
+    return experiment.splits.kind == "published" and published is not None and split < len(published)
 
 
 def _parts(experiment, line, split, seeds, data_dir):
@@ -239,7 +248,7 @@ def _parts(experiment, line, split, seeds, data_dir):
     if scaler is not None:
         X_train = scaler.fit_transform(X_train)
         X_test = scaler.transform(X_test) if len(test) else X_test
-    return Parts(X_train, y[train], X_test, y[test], checksum)
+    return Parts(X_train, y[train], X_test, y[test], checksum, _is_published(experiment, split, published))
 
 
 def _scaler(X, scaling):
@@ -272,7 +281,7 @@ class _Chooser(NamedTuple):
             start = time.process_time()
             n_rows = self.most_rows if self.most_rows and self.most_rows < len(y) and method.grid else None
             few = self._few_rows(y, n_rows)
-            chosen, score = self._search(estimator, method, X[few], y[few])
+            chosen, score = self._search(estimator, method, X[few], y[few], len(y))
             if n_rows is not None:
                 chosen = _for_all_rows(method, chosen, X[few], X)
             search_seconds = time.process_time() - start
@@ -289,8 +298,8 @@ class _Chooser(NamedTuple):
         kept = [rows[: max(self.folds, round(n_rows * len(rows) / len(y)))] for rows in by_class]
         return np.sort(np.concatenate(kept))
 
-    def _search(self, estimator, method, X, y):
-        axes = [{axis.parameter: resolved(axis, X)} for axis in method.grid]
+    def _search(self, estimator, method, X, y, n_samples):
+        axes = [{axis.parameter: resolved(axis, X, n_samples=n_samples)} for axis in method.grid]
         if method.search == "grid" and axes:
             axes = [{name: values for axis in axes for name, values in axis.items()}]
         chosen, score = {}, None
@@ -303,22 +312,21 @@ class _Chooser(NamedTuple):
 
 
 def _for_all_rows(method, chosen, few, X):
-    """Return the chosen values for all rows: those in units that depend on the rows, such as C/m, change."""
+    """Return what was chosen on few rows for all: every row keeps its weight, and a width is measured again."""
+    n, m = few.shape[0], X.shape[0]
     values = {}
     for axis in method.grid:
-        place = resolved(axis, few).index(chosen[axis.parameter])
-        values[axis.parameter] = resolved(axis, X)[place]
+        place = resolved(axis, few, n_samples=m).index(chosen[axis.parameter])
+        values[axis.parameter] = resolved(axis, X, share=n / m)[place]
     return values
 
 
-def resolved(axis: Axis, X: Any) -> tuple:
-    """Return the values of an axis for these training rows."""
-    return axis.resolve(**_properties(axis, X))
-
-
-def _properties(axis, X):
-    given = {"n_samples": X.shape[0], "n_features": X.shape[1]}
-    return given | ({"mean_distance": _mean_distance(X)} if axis.unit == "mean-distance" else {})
+def resolved(axis: Axis, X: Any, **known: float) -> tuple:
+    """Return the values of an axis for these training rows; what is known of them otherwise comes first."""
+    properties = {"n_samples": X.shape[0], "n_features": X.shape[1]}
+    if axis.unit == "mean-distance":
+        properties["mean_distance"] = _mean_distance(X)
+    return axis.resolve(**properties | known)
 
 
 def _mean_distance(X):
@@ -340,6 +348,8 @@ def _accuracy(experiment, method, parts, choose):
 
 def _measured(choice, score, parts, predict_seconds=None, **detail):
     detail |= {"train": len(parts.y), "test": len(parts.y_test), "search_seconds": round(choice.search_seconds, 4)}
+    if parts.published:
+        detail["published"] = True
     if choice.search_rows is not None:
         detail["search_rows"] = choice.search_rows
     if choice.cv_score is not None:
@@ -410,22 +420,25 @@ def _least_margin(model, parts):
 
 
 def _margins(experiment, method, parts, choose):
-    """Quantiles of the margins of the training part, weights of length one; the score is their mean."""
+    """Quantiles of the margins of the training part, weights of length one; the score is their mean.
+
+    The length that the weights have is kept, for the margins of a paper that does not divide by it.
+    """
     choice = choose(method, parts.X, parts.y)
-    z = _unit_margins(choice.model, parts.X, parts.y)
+    length = _length(choice.model)
+    z = margins(choice.model, parts.X, parts.y) / length
     levels = np.linspace(0.0, 1.0, _LEVELS)
     detail = {"quantiles": np.quantile(z, levels).round(_DIGITS).tolist(), "negative": round(float(np.mean(z < 0)), 4)}
+    detail["length"] = length
     if len(parts.y_test):
         detail["accuracy"] = float(np.mean(choice.model.predict(parts.X_test) == parts.y_test))
     return _measured(choice, float(z.mean()), parts, **detail)
 
 
-def _unit_margins(model, X, y):
-    """Margins over the length of all weights together, which for two classes is the distance to the boundary."""
-    if len(model.classes_) == 2 and not hasattr(model, "estimators_"):
-        return margins(model, X, y, geometric=True)
+def _length(model):
+    """Length of all weights together; a margin over it is the distance to the boundary, for two classes."""
     heads = getattr(model, "estimators_", [model])
-    return margins(model, X, y) / np.linalg.norm(np.vstack([np.atleast_2d(head.coef_) for head in heads]))
+    return float(np.linalg.norm(np.vstack([np.atleast_2d(head.coef_) for head in heads])))
 
 
 def _influence(experiment, method, parts, choose):

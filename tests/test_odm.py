@@ -316,6 +316,27 @@ def test_best_round_is_kept_under_the_frozen_rule():
     assert model.stop_reason_ == "no longer improves"
 
 
+def test_the_papers_rule_begins_with_a_ceiling_of_zero_and_keeps_the_last_round(three_classes):
+    X, codes = three_classes
+    lam, mu, theta = 30.0, 0.6, 0.2
+    weights = np.ones(len(codes))
+    problem = Problem(ODM(lam, mu, theta), as_rows(X), codes, weights)
+    options = Options(1e-9, 100_000, choices={"outer": "paper"})
+    first = multiclass.solve(problem, options._replace(report=lambda *_: True))
+    scores = X @ first.coef.T
+    own = scores[np.arange(len(codes)), codes]
+    scores[np.arange(len(codes)), codes] = -np.inf
+    below = np.maximum(0.0, 1 - theta - own + scores.max(axis=1)) ** 2
+    above = np.maximum(0.0, own - 1 - theta) ** 2
+    value = 0.5 * np.vdot(first.coef, first.coef) + lam * np.mean(below + mu * above) / (1 - theta) ** 2
+    expected = reference.convex_round(X, codes, weights, lam, mu, theta, ceiling=np.zeros(len(codes)))
+    assert value == pytest.approx(expected, rel=1e-7)
+    rounds = []
+    last = multiclass.solve(problem, options._replace(report=lambda n, W, *_: rounds.append(W.copy())))
+    np.testing.assert_array_equal(last.coef, rounds[-1])
+    assert last.objective == last.extra["history"][-1]
+
+
 def test_a_round_cut_short_is_kept_if_it_is_the_best():
     X, y = load_digits(return_X_y=True)
     model = ODMClassifier(2.0**20, 0.8, 0.2, outer="frozen", max_iter=70)

@@ -101,6 +101,17 @@ def test_ecoc_goes_to_the_nearest_code_word(iris):
     np.testing.assert_array_equal(chosen, distances.min(axis=1))
 
 
+def test_ecoc_by_plain_hamming_distance(iris):
+    X, y = load_digits(n_class=5, return_X_y=True)
+    model = ECOCClassifier(LSSVMClassifier(C=1e-3), ties="first").fit(X, y)
+    sides = np.column_stack([one.predict(X) for one in model.estimators_])
+    distances = (sides[:, None, :] != model.code_book_).sum(axis=2)
+    np.testing.assert_array_equal(model.predict(X), distances.argmin(axis=1))
+    assert (np.sort(distances, axis=1)[:, 0] == np.sort(distances, axis=1)[:, 1]).any()
+    with pytest.raises(ValueError, match="ties must be"):
+        ECOCClassifier(LSSVMClassifier(), ties="nearest").fit(*iris)
+
+
 def test_ecoc_of_two_classes_is_its_estimator(iris):
     X, y = iris[0][50:], iris[1][50:]
     plain = LSSVMClassifier().fit(X, y)

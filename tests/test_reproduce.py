@@ -113,7 +113,20 @@ def test_parameters_may_be_chosen_on_fewer_rows(monkeypatch):
     assert "search_rows" not in evaluate(cell, search_rows=1000).detail
     assert evaluate(cell, search_rows=20).detail["search_rows"] == 20
     found = evaluate(Cell("ldm-table-2", "wdbc", "svm-c-over-m", 0), search_rows=20)
-    assert found.parameters["C"] in [C / 45 for C in (10, 50, 100)]
+    assert found.parameters["C"] in [C / 45 for C in (10, 50, 100)]  # of all 45 rows, as in the folds
+
+
+@pytest.mark.parametrize(
+    ("experiment", "method", "chosen", "used"),
+    [
+        ("mcodm-table-2", "mcodm", {"lam": 16.0, "mu": 0.2, "theta": 0.8}, {"lam": 48.0, "mu": 0.2, "theta": 0.8}),
+        ("mcodm-table-2", "ovasvm", {"C": 16.0}, {"C": 16.0}),
+        ("ldm-table-2", "svm-c-over-m", {"C": 50 / 72}, {"C": 50 / 72}),
+    ],
+)
+def test_what_is_chosen_on_few_rows_keeps_the_weight_of_a_row(experiment, method, chosen, used):
+    few, X = np.zeros((24, 3)), np.zeros((72, 3))
+    assert protocol._for_all_rows(experiments()[experiment].method(method), chosen, few, X) == pytest.approx(used)
 
 
 def test_what_cannot_run_says_why(monkeypatch, tmp_path):
@@ -332,8 +345,9 @@ def test_ranks_and_tests_use_the_splits_that_all_have():
     assert findings(experiments()["ldm-table-2"], nothing).complete == ["wdbc", "german"]
 
 
-def _curve(experiment, dataset, method, quantiles):
-    return Result(Cell(experiment, dataset, method, 0), score=0.0, detail={"quantiles": list(quantiles)})
+def _curve(experiment, dataset, method, quantiles, length=1.0):
+    detail = {"quantiles": list(quantiles), "length": length}
+    return Result(Cell(experiment, dataset, method, 0), score=0.0, detail=detail)
 
 
 def test_curves_that_differ_by_rounding_are_alike():
@@ -341,8 +355,17 @@ def test_curves_that_differ_by_rounding_are_alike():
     shifts = {"vote": 1e-4, "wdbc": 0.3, "german": -0.3}
     results = [_curve("ldm-figure-1", name, "svm", base) for name in shifts]
     results += [_curve("ldm-figure-1", name, "ldm", base + shift) for name, shift in shifts.items()]
-    (said,) = verdicts(findings(experiments()["ldm-figure-1"], results))
-    assert said.holds == "no" and "on 1 of 3 data sets" in said.reason and "on 1 the two are alike" in said.reason
+    for said in verdicts(findings(experiments()["ldm-figure-1"], results)):
+        assert said.holds == "no" and "on 1 of 3 data sets" in said.reason and "on 1 the two are alike" in said.reason
+
+
+def test_margins_have_a_verdict_in_either_reading():
+    base = np.linspace(0.0, 1.0, 101)
+    results = [_curve("ldm-figure-1", "vote", "svm", base, length=3.0)]
+    results += [_curve("ldm-figure-1", "vote", "ldm", base + 0.2, length=1.0)]
+    as_printed, geometric = verdicts(findings(experiments()["ldm-figure-1"], results))
+    assert as_printed.holds == "no" and as_printed.reason.startswith("margins as in eq. 1: on 0 of 1")
+    assert geometric.holds == "yes" and geometric.reason.startswith("margins over the length of w: on 1 of 1")
 
 
 def _run(method, r, updates, converged):

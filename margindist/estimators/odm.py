@@ -35,7 +35,7 @@ _REQUIREMENTS = {
     "mu": Requirement(lambda value: POSITIVE.test(value) and value <= 1, "in (0, 1]"),
     "theta": Requirement(lambda value: NON_NEGATIVE.test(value) and value < 1, "in [0, 1)"),
     "multi_class": one_of("direct", "ovr"),
-    "outer": one_of("concave", "frozen"),
+    "outer": one_of("concave", "frozen", "paper"),
 }
 
 
@@ -95,10 +95,13 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     multi_class : {"direct", "ovr"}, default="direct"
         For more than two classes: the joint problem, or one two-class problem per class against the rest.
 
-    outer : {"concave", "frozen"}, default="concave"
+    outer : {"concave", "frozen", "paper"}, default="concave"
         How a round of the joint problem treats the score of the runner-up class where margins are above the band:
-        "concave" keeps it linear, and never increases the objective; "frozen" is the paper's rule, which keeps the
-        last round's number and may increase it.
+        "concave" keeps it linear, and never increases the objective; "frozen" keeps the last round's number, which may
+        increase it, begins with a round that has no upper side, and ends at the first round that does not lower the
+        objective, with the best one. "paper" is Algorithm 1 of the paper as printed: the number is kept too, it is 0
+        in the first round, and the last round counts, which comes when the objective no longer changes, or after
+        ``max_iter`` iterations.
 
     fit_intercept : bool, default=True
         Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
@@ -289,8 +292,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     def _solve_in_place(self, place, survey, positives, options):
         if not self._is_joint() or self.solver == "coordinate-descent":
             return super()._solve_in_place(place, survey, positives, options)
-        if self.outer == "frozen":
-            raise self._needs_memory("outer='frozen' (unlike 'concave')")
+        if self.outer != "concave":
+            raise self._needs_memory(f"outer={self.outer!r} (unlike 'concave')")
         self.solver_ = "newton"
         objective = ODM(float(self.lam), float(self.mu), float(self.theta))
         options = options[0]._replace(report=self._progress(0, 1, None, None))  # one problem, of no class alone

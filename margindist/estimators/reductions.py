@@ -13,7 +13,7 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from margindist.estimators._base import MarginClassifier, fitting
-from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, NON_NEGATIVE, POSITIVE
+from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, NON_NEGATIVE, POSITIVE, one_of
 from margindist.estimators._training_data import MatrixLike
 
 _MOST_CLASSES = 15  # exhaustive codes have 2^(k-1) - 1 columns: 16,383 for 15 classes
@@ -172,12 +172,15 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
     k classes have :math:`2^{k-1} - 1` different splits into two groups. One classifier is trained for each; every class
     has as its code word the sides it is on, and a sample goes to the class whose code word differs from the
     predicted sides in the fewest places [1]_. Any two code words differ in :math:`2^{k-2}` places, so
-    :math:`2^{k-3} - 1` wrong classifiers do no harm. Between classes equally near the sum of the margins decides.
+    :math:`2^{k-3} - 1` wrong classifiers do no harm.
 
     Parameters
     ----------
     estimator : classifier
         Cloned for every split. Its ``decision_function`` is used for ties, else ``predict_proba``, else neither.
+    ties : {"margins", "first"}, default="margins"
+        Between classes whose code words are equally near, the sum of the margins decides, or the first class is taken
+        (plain Hamming decoding).
     n_jobs : int or None, default=None
         Splits fitted at the same time.
 
@@ -213,10 +216,11 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
     array([0, 1, 2])
     """
 
-    _requirements = {"n_jobs": COMMON_PARAMETERS["n_jobs"]}
+    _requirements = {"ties": one_of("margins", "first"), "n_jobs": COMMON_PARAMETERS["n_jobs"]}
 
-    def __init__(self, estimator: BaseEstimator, *, n_jobs: int | None = None):
+    def __init__(self, estimator: BaseEstimator, *, ties: str = "margins", n_jobs: int | None = None):
         self.estimator = estimator
+        self.ties = ties
         self.n_jobs = n_jobs
 
     @fitting
@@ -270,6 +274,8 @@ class ECOCClassifier(MetaEstimatorMixin, MarginClassifier):
         if len(self.classes_) == 2:
             return margins
         agreement = np.where(margins > 0, 1.0, -1.0) @ self.code_book_.T
+        if self.ties == "first":
+            return agreement
         total = margins @ self.code_book_.T
         # Agreements differ by at least 2, the second term stays below 1.
         return agreement + total / (1.0 + np.abs(total))

@@ -6,7 +6,7 @@ Problem (Zhang & Zhou 2017, eq. 1), k weight vectors, margins γ_i = w_y·x_i �
 
 ξ_i is convex in w, ε_i is not. Each *round* replaces ε_i by a convex upper side, known from the last round's w:
 
-- frozen (the paper's):  ε_i = (w_y·x_i − M_i − 1 − θ)_+,          M_i = max_{l≠y} w_l·x_i of the last round, a number;
+- frozen:                ε_i = (w_y·x_i − M_i − 1 − θ)_+,          M_i = max_{l≠y} w_l·x_i of the last round, a number;
 - concave:               ε_i = (w_y·x_i − w_r·x_i − 1 − θ)_+,      r its runner-up class, which stays a vector.
 
 The second lies above the true ε_i and touches it at the last round's w, so such a round never increases the true
@@ -118,9 +118,10 @@ def solve(problem, options, start=None):
         One iteration is a pass over the rows or a Newton step. The gap to reach in a round, and the decrease between
         rounds to stop at, are relative to the objective and, where weights of zero are nearly as good, to what is
         gained over those. The generator draws the order of the rows. Reports come once per round. Choices are "outer",
-        the upper side of a round ("concave" or "frozen"), "method", the way through it ("auto", "newton" or
-        "coordinate-descent"), and "first_round", the :class:`FirstRound` of a solution that differs in the price above
-        the band only: without an upper side that round is the same.
+        the upper side of a round ("concave", "frozen", or "paper": frozen, at 0 first, and the last round counts),
+        "method", the way through it ("auto", "newton" or "coordinate-descent"), and "first_round", the
+        :class:`FirstRound` of a solution that differs in the price above the band only: without an upper side that
+        round is the same.
     start : Solution, optional
         Of a similar problem with as many rows and classes; Newton steps start from its coefficients, if there are any.
 
@@ -135,6 +136,8 @@ def solve(problem, options, start=None):
         none, shorter ones are returned, and their objective ends the history.
     """
     outer, method, first_round = options.chosen(outer="concave", method="auto", first_round=None)
+    if outer == "paper":
+        return _solve_by(method, problem, options, start, outer, None)
     afresh = start is None and first_round is None
     if afresh and outer == "concave" and _descends(problem, method):
         found = _descend_first(problem, options, method)
@@ -224,6 +227,9 @@ def _solve_by(method, problem, options, start, outer, first_round):
     solver = _RoundSolver(rows, losses, method, options.generator())
     W = np.zeros((n_columns(rows), -(-k // 4) * 4))  # compiled code adds four classes at a time
     blocks, upper = _begin(rows, losses, start, solver.newton is not None, W, concave)
+    as_printed = outer == "paper"
+    if as_printed and upper is None:
+        upper = np.full(len(codes), -1, np.int32), np.zeros(len(codes))
     best = None
     history = []
     status = Status.ITERATION_LIMIT
@@ -239,7 +245,7 @@ def _solve_by(method, problem, options, start, outer, first_round):
             blocks, value, true, gap = solver.go_on_from(first_round, W)
         else:
             blocks, value, true, gap = solver.run(copy(blocks), upper, W, bound, inner, limit)
-        if not history and start is None:
+        if not history and start is None and not as_printed:
             first_round = FirstRound(blocks, W.copy(), gap, solver.newton is not None)
         if true > bound:  # not even an exact round gets below the last one, or there was no time for one
             lower = (1.0 - gap) * value  # no weights give this round less, and those it began at give it ``bound``
@@ -253,7 +259,7 @@ def _solve_by(method, problem, options, start, outer, first_round):
             break
         decrease = np.inf if not history else (history[-1] - true) / true
         history.append(true)
-        if best is None or true <= best.objective:
+        if as_printed or best is None or true <= best.objective:
             best = Solution(W[:, :k].T.copy(), blocks, true, gap)
         if options.report is not None and options.report(len(history), W[:, :k].T, true, gap):
             status = Status.STOPPED
@@ -265,7 +271,7 @@ def _solve_by(method, problem, options, start, outer, first_round):
             break
         enough = gap_to_reach(tol, value, at_zero(losses, blocks))
         exact = gap <= enough
-        if exact and decrease <= enough:
+        if exact and (abs(decrease) if as_printed else decrease) <= enough:
             status = Status.SETTLED if decrease >= 0.0 else Status.NO_LONGER_IMPROVES
             break
         if concave and np.isfinite(decrease):  # a round need not be more exact than what the next one gains
