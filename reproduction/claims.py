@@ -265,8 +265,8 @@ def _right_of_in(found, pairs, reading):
         if sides:
             right, left, n = sides.count(1), sides.count(-1), len(sides)
             judged.append(Verdict(_holds(right >= 0.75 * n, right > left), (
-                f"margins {reading}: on {right} of {n} data sets the curve of {names[subject]} lies to the right of "
-                f"that of {names[other]} (the larger margin at more than half of the quantiles), on {left} to the left, "
+                f"margins {reading}: on {right} of {n} data sets the curve of {names[subject]} lies right of "
+                f"that of {names[other]} (larger at more than half of the quantiles), on {left} to the left, "
                 f"and on {n - right - left} the two are alike."
             )))  # fmt: skip
     return judged
