@@ -21,6 +21,7 @@ from margindist import LDMClassifier, ODMClassifier
 from margindist.cli.app import run
 from margindist.datasets import Partitions
 from margindist.models import load_model
+from margindist.solvers import quasi_newton
 
 pytest.importorskip("pyarrow")
 
@@ -147,8 +148,8 @@ def wide_problem(n_classes, n_rows=90, n_columns=5200):
 )
 def test_many_columns_in_partitions(model, n_classes, monkeypatch):
     if isinstance(model, ODMClassifier):  # what does not fit into memory is a matter of squares of columns alone
-        for solver in ("quasi_newton", "proximal_newton"):
-            monkeypatch.setattr(f"margindist.solvers.{solver}._LARGEST_FACTORS", 5 * 10**7 // 16)
+        settings = quasi_newton.Settings(largest_factors=5 * 10**7 // 16)
+        monkeypatch.setattr(quasi_newton, "SETTINGS", settings)
         X, y = wide_problem(n_classes, n_columns=1300)
     else:
         X, y = wide_problem(n_classes)

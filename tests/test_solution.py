@@ -146,7 +146,7 @@ def test_choices_that_an_algorithm_does_not_have_are_refused():
     options = Options(choices={"outer": "frozen"})
     assert options.chosen(outer="concave", method="auto") == ("frozen", "auto")
     problem = Problem(ODM(1.0, 0.4, 0.2), as_rows(np.eye(3)), np.arange(3), np.ones(3))
-    with pytest.raises(TypeError, match=r"expected choices among outer, method, first_round, got inner"):
+    with pytest.raises(TypeError, match=r"expected choices among outer, method, got inner"):
         multiclass.solve(problem, Options(choices={"inner": 1}))
 
 

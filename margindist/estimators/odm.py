@@ -53,8 +53,9 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
 
     .. math:: z_i = w_{y_i} \cdot x_i - \max_{l \ne y_i} w_l \cdot x_i .
 
-    There the penalty on large margins is not convex. A sequence of convex problems (rounds) is solved, each with its
-    own certificate; ``objective_history_`` has the true objective after each round, and the best one is kept.
+    There the penalty on large margins is not convex. Convex problems that lie above it, and touch it at the present
+    weights, are solved with a certificate of their own; ``objective_history_`` has the true objective on the way, and
+    the best point is kept.
 
     For two classes the joint problem has :math:`w_2 = -w_1 = w/2` at its minimum and is half the two-class problem with
     :math:`2\lambda` in place of :math:`\lambda`; this class always solves the two-class problem with ``lam`` itself.
@@ -107,8 +108,8 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
         Add a constant feature 1, whose weight (regularised like the others) is the intercept. The paper has none.
 
     solver : {"auto", "newton", "coordinate-descent"}, default="auto"
-        - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less; for more
-          classes with many features, and in partitions, quasi-Newton steps.
+        - "newton": semismooth Newton steps, by factorisation or conjugate gradients, whichever costs less; quasi-Newton
+          steps for more classes.
         - "coordinate-descent": passes over the samples; for two classes followed by Newton steps where they stall.
 
         "auto" chooses by shape and ``lam``, and switches to the other if one makes no progress; ``solver_`` is the one
@@ -314,7 +315,7 @@ class ODMClassifierCV(GridSearchClassifier):
     before, with the same ``mu`` and ``theta``; from there one to three steps are left.
 
     The joint problem of more classes is not convex, and from another start its rounds may end elsewhere: there every
-    point starts afresh, as in a search, but for the first round, which points that differ in ``mu`` only share.
+    point starts afresh, as in a search.
 
     The default grid, of 42 points, is wide and follows the number of samples; ``grid="paper"`` is that of the paper, of
     176.
@@ -482,16 +483,14 @@ class ODMClassifierCV(GridSearchClassifier):
         return found, behind
 
     def _solve_joint(self, estimator, rows, data, points):
-        """Solve point after point; those that differ in ``mu`` only share the first round of the first of them."""
-        found, behind, first_rounds = [], 0, {}
+        """Solve point after point, each from the start: another start may lead elsewhere."""
+        found, behind = [], 0
         rng = estimator._rng().spawn(1)[0]
         for point in points:
             objective = ODM(*(float(point[name]) for name in ("lam", "mu", "theta")))
             problem = Problem(objective, rows, data.codes, data.weights)
-            same = objective.lam, objective.theta
-            choices = {"outer": self.outer, "first_round": first_rounds.get(same)}
+            choices = {"outer": self.outer}
             rounds = multiclass.solve(problem, Options(self.tol, self.max_iter, copy.deepcopy(rng), choices=choices))
-            first_rounds[same] = rounds.extra["first_round"]
             found.append(rounds.coef)
             behind += rounds.status is Status.ITERATION_LIMIT and not rounds.gap <= self.tol
         return np.array(found), behind

@@ -66,7 +66,7 @@ class Options(NamedTuple):
             raise TypeError(f"expected choices among {', '.join(defaults)}, got {', '.join(sorted(unknown))}")
         return tuple({**defaults, **self.choices}.values())
 
-    def limit(self, most):
+    def limit(self, most=1000):
         """Return the limit of iterations, ``most`` if none was set."""
         return most if self.max_iter is None else self.max_iter
 

@@ -42,6 +42,18 @@ def convex_round(X, codes, weights, lam, mu, theta, *, ceiling=None, rival=None)
     return _solve(value)
 
 
+def round_value(X, codes, weights, coef, lam, mu, theta, *, ceiling=None):
+    """Return the value of a round with the upper side frozen at ``ceiling``, or absent, at given weights."""
+    scores = X @ coef.T
+    rows = np.arange(len(codes))
+    own = scores[rows, codes]
+    scores[rows, codes] = -np.inf
+    loss = np.maximum(0, 1 - theta - own + scores.max(axis=1)) ** 2
+    if ceiling is not None:
+        loss += mu * np.maximum(0, own - ceiling - 1 - theta) ** 2
+    return (coef**2).sum() / 2 + lam / (weights.sum() * (1 - theta) ** 2) * (weights @ loss)
+
+
 def true_objective(X, codes, weights, coef, lam, mu, theta):
     """Return the non-convex objective of the joint problem."""
     scores = X @ coef.T
