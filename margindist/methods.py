@@ -26,6 +26,7 @@ __all__ = ["Classifier", "Reach", "Shape", "register"]  # what is documented
 _PRICES = (0.01, 0.1, 1.0, 10.0, 100.0)
 _FEW_PRICES = (0.1, 1.0, 10.0)
 SECONDS_PER_SPLIT = 60.0  # search and fit of a method that nobody asked for
+ASKED_ONLY = "only when asked for (--methods all)."
 SECONDS_OF_RESERVE = 600.0  # the same for methods of the kind of the best one
 
 
@@ -72,15 +73,18 @@ class Reach(NamedTuple):
     columns : int
         Columns.
     default : bool
-        Whether it runs from the start; if not, it runs when the best method is of its kind.
+        Whether it runs without being asked for.
     cost : int
         Rank by expected time: quick methods run first.
+    sparse : bool
+        Whether it takes sparse rows.
     """
 
     rows: int = 1_000_000
     columns: int = 1_000_000
     default: bool = True
     cost: int = 1
+    sparse: bool = True
 
 
 @dataclass(frozen=True)
@@ -111,6 +115,8 @@ class Classifier:
         Name of the class, in the same module, that searches its grids with shared work; empty if there is none.
     aliases : tuple of str
         Other names for it in the papers.
+    words : str
+        What the label stands for, if that is an acronym.
     registered : type, optional
         The class itself, if it was given to :func:`register`.
     """
@@ -127,6 +133,7 @@ class Classifier:
     fixed: Mapping[str, Any] = field(default_factory=dict)
     search: str = ""
     aliases: tuple[str, ...] = ()
+    words: str = ""
     registered: type | None = None
 
     @property
@@ -186,6 +193,18 @@ class Method(NamedTuple):
         return self.classifier.about
 
     @property
+    def words(self) -> str:
+        """What the label stands for, if that is an acronym."""
+        return self.classifier.words
+
+    @property
+    def kind(self) -> str:
+        """Whether it is ``"linear"``, has an ``"rbf"`` kernel, or is made of ``"trees"``."""
+        if self.classifier.module == "sklearn.ensemble":
+            return "trees"
+        return "rbf" if self.kernel else "linear"
+
+    @property
     def default(self) -> bool:
         """Whether it runs without being asked for at all."""
         return self.reach.default
@@ -231,8 +250,10 @@ def _price(shape, few):
 
 
 def _ldm(shape, few):
-    lambdas = tuple(shape.scale * share for share in ((0.01, 1.0) if few else (0.01, 0.3, 10.0)))
-    return {"C": _FEW_PRICES if few else _PRICES, "lambda1": lambdas, "lambda2": lambdas}
+    from margindist.estimators.ldm import RELATIVE_LAMBDAS
+
+    lambdas = {name: values[: 2 if few else None] for name, values in RELATIVE_LAMBDAS.items()}
+    return {**_price(shape, few), **lambdas}
 
 
 def _odm(shape, few):
@@ -247,6 +268,10 @@ def _msvmav(shape, few):
 
 def _svr(shape, few):
     return {**_price(shape, few), "epsilon": (0.1,) if few else (0.1, 0.5)}
+
+
+def _boosting(shape, few):
+    return {} if few else {"learning_rate": (0.03, 0.1, 0.3)}
 
 
 def _komd(shape, few):
@@ -275,72 +300,97 @@ _DECLARED = (
         rbf=Reach(rows=40_000, cost=4),
     ),
     Classifier(
+        "RandomForestClassifier", "sklearn.ensemble", "forest", "Random forest", "scikit-learn's forest of 200 trees",
+        ("grey", "solid"), _none, Reach(rows=100_000, cost=5), fixed={"n_estimators": 200},
+    ),
+    Classifier(
+        "HistGradientBoostingClassifier", "sklearn.ensemble", "boosting", "Gradient boosting",
+        "scikit-learn's boosted trees", ("grey", "dotted"), _boosting, Reach(rows=200_000, cost=5, sparse=False),
+    ),
+    Classifier(
         "MAMClassifier", "margindist.estimators.mam", "mamc", "MAMC", "the largest mean margin, in closed form",
         ("blue", "dotted"), _none, Reach(cost=0), Reach(rows=20_000, cost=1),
+        words="maximum average margin classifier",
     ),
     Classifier(
         "LSSVMClassifier", "margindist.estimators.lssvm", "lssvm", "LS-SVM", "squared distance of every margin from 1",
         ("blue", "dashed"), _price, Reach(cost=0), Reach(rows=8_000, cost=3), search="LSSVMClassifierCV",
+        words="least-squares support vector machine",
     ),
     Classifier(
         "LSSVMClassifier", "margindist.estimators.lssvm", "emamc", "EMAMC",
         "least squares in the space of the kernel values", ("green", "dash-dot-dot"), _price,
         rbf=Reach(rows=4_000, cost=4), fixed={"space": "empirical"},
+        words="MAMC with equality constraints",
     ),
     Classifier(
         "LDMClassifier", "margindist.estimators.ldm", "ldm", "LDM",
         "hinge loss, mean and variance of the margins priced apart", ("blue", "solid"), _ldm,
-        Reach(rows=500_000, cost=3), Reach(rows=4_000, cost=6), search="LDMClassifierCV",
+        Reach(rows=500_000, cost=3), Reach(rows=4_000, cost=6), fixed={"lambda_scale": "relative"},
+        search="LDMClassifierCV", words="large margin distribution machine",
     ),
     Classifier(
         "ODMClassifier", "margindist.estimators.odm", "odm", "ODM", "margins kept within a band around 1",
         ("green", "dash-dot"), _odm, Reach(rows=500_000, cost=2), Reach(rows=4_000, cost=6), search="ODMClassifierCV",
         aliases=("mcODM",),
+        words="optimal margin distribution machine",
     ),
     Classifier(
         "MSVMAvClassifier", "margindist.estimators.msvmav", "msvmav", "MSVMAv",
         "mean margin and semi-variance below it", ("purple", "dash-dot-dot"), _msvmav,
         Reach(rows=200_000, columns=2000, cost=2), Reach(rows=2_000, cost=6), search="MSVMAvClassifierCV",
+        words="margin semi-variance and average",
     ),
     Classifier(
         "SVRClassifier", "margindist.estimators.reductions", "svr", "SVR", "regression on the labels -1 and 1",
-        ("purple", "solid"), _svr, Reach(rows=20_000, columns=5000, cost=4), Reach(rows=2_000, default=False, cost=6),
+        ("purple", "solid"), _svr, Reach(rows=20_000, columns=5000, default=False, cost=4),
+        Reach(rows=2_000, default=False, cost=6),
+        words="support vector regression",
     ),
     Classifier(
         "ECOCClassifier", "margindist.estimators.reductions", "ecoc", "ECOC", "two-class problems from a code book",
         ("blue", "long"), _none,
+        words="error-correcting output codes",
     ),
     Classifier(
         "KOMDClassifier", "margindist.estimators.rivals", "komd", "KOMD",
         "game between margins and a distribution over the rows", ("purple", "long"), _komd, Reach(rows=6_000, cost=4),
         Reach(rows=2_000, cost=5), aliases=("KM-OMD",),
+        words="kernel optimisation of the margin distribution",
     ),
     Classifier(
         "MDOClassifier", "margindist.estimators.rivals", "mdo", "MDO", "a cost of normalised margins, several starts",
         ("red", "dash-dot"), _mdo, Reach(rows=20_000, columns=2000, cost=4),
+        words="margin distribution optimisation",
     ),
     Classifier(
         "FMMClassifier", "margindist.estimators.rivals", "fmm", "FMM",
-        "the largest smallest margin, by accelerated steps", ("green", "long"), _none, Reach(rows=50_000, cost=2),
+        "the largest smallest margin, by accelerated steps", ("green", "long"), _none,
+        Reach(rows=50_000, default=False, cost=2),
         Reach(rows=2_000, default=False, cost=5),
+        words="fast maximum margin",
     ),
     Classifier(
         "PUMMAClassifier", "margindist.estimators.online", "pumma", "PUMMA", "an online learner of the largest margin",
         ("red", "solid"), _soft_margin, Reach(rows=20_000, cost=3), Reach(rows=2_000, default=False, cost=5),
+        words="p-norm utilising maximum margin algorithm",
     ),
     Classifier(
         "ROMMAClassifier", "margindist.estimators.online", "romma", "ROMMA", "an online learner of the largest margin",
         ("purple", "dotted"), _soft_margin, Reach(default=False, cost=3),
+        words="relaxed online maximum margin algorithm",
     ),
     Classifier(
         "ALMAClassifier", "margindist.estimators.online", "alma", "ALMA",
         "an online learner of an approximately largest margin", ("purple", "dash-dot"), _soft_margin,
         Reach(default=False, cost=3),
+        words="approximate large margin algorithm",
     ),
     Classifier(
         "MICRAClassifier", "margindist.estimators.online", "micra", "MICRA",
         "an online learner with a growing margin condition", ("red", "dash-dot-dot"), _soft_margin,
         Reach(default=False, cost=3),
+        words="mistake-controlled rule algorithm",
     ),
 )  # fmt: skip
 
@@ -425,9 +475,9 @@ def search(
     estimator: "BaseEstimator",
     grid: Mapping[str, Sequence[Any]],
     *,
-    folds: int = 5,
+    folds: int | Sequence[tuple] = 5,
     seed: int | None = None,
-    scoring: str | None = None,
+    scoring: Any = None,
     shared: bool = False,
 ) -> "BaseEstimator":
     """Return the estimator that chooses from the grid by cross-validation, not yet fitted.
@@ -440,9 +490,9 @@ def search(
     estimator : classifier
         Its own parameters hold where the grid says nothing.
     grid : dict of sequences
-    folds : int
+    folds : int or sequence of (train, test)
     seed : int, optional
-        Of the folds, which are stratified and shuffled.
+        Of a number of folds, which are stratified and shuffled.
     scoring : str, optional
         As scikit-learn takes it; accuracy if None.
     shared : bool
@@ -453,7 +503,7 @@ def search(
 
     from margindist.estimators._search import SharedSearch
 
-    folded = StratifiedKFold(folds, shuffle=True, random_state=seed)
+    folded = StratifiedKFold(folds, shuffle=True, random_state=seed) if isinstance(folds, int) else folds
     declared = OURS.get(type(estimator).__name__)
     if declared is not None and declared.search:
         kind = getattr(import_module(declared.module), declared.search)
@@ -529,13 +579,20 @@ def choose(wanted: Sequence[str] | None, shape: Shape, cost: Callable[[Method], 
     for method in METHODS:
         if asked is not None and method.key not in asked and method.key not in BASELINES:
             continue
-        seconds = 0.0 if _within_reach(method, shape) or (asked and method.key in asked) else cost(method)
-        if (asked and method.key in asked) or (method.default and seconds <= SECONDS_PER_SPLIT):
+        named = asked is not None and method.key in asked
+        if shape.sparse and not method.reach.sparse:
+            left_out[method.label] = "takes no sparse rows."
+            continue
+        if asked is None and not method.default:
+            left_out[method.label] = ASKED_ONLY
+            continue
+        seconds = 0.0 if named or _within_reach(method, shape) else cost(method)
+        if seconds <= SECONDS_PER_SPLIT:
             kept.append(method)
             continue
         if asked is None and seconds <= SECONDS_OF_RESERVE:
             reserve.append(method)
-        left_out[method.label] = _reason(method, seconds)
+        left_out[method.label] = _too_slow(method, seconds)
     return Choice(_quick_first(kept), _quick_first(reserve), left_out)
 
 
@@ -550,7 +607,7 @@ def _expand(wanted):
         if key == "all":
             keys.update(BY_KEY)
         elif key in ("linear", "rbf"):
-            keys.update(method.key for method in METHODS if method.default and method.kernel == (key == "rbf"))
+            keys.update(method.key for method in METHODS if method.default and method.kind == key)
         elif key in BY_KEY:
             keys.add(key)
         else:
@@ -581,15 +638,13 @@ def _within_reach(method, shape):
     return shape.rows * n_problems <= method.reach.rows and shape.columns <= method.reach.columns
 
 
-def _reason(method, seconds):
+def _too_slow(method, seconds):
     """Return why a method does not run from the start."""
-    if seconds > SECONDS_PER_SPLIT:
-        return (
-            f"a split would take about {_time(seconds)}, by a pilot fit, and methods run that take up to "
-            f"{_time(SECONDS_PER_SPLIT)} (up to {_time(SECONDS_OF_RESERVE)} if the best one is of their kind); "
-            f"--methods {method.key} runs it."
-        )
-    return "only if the best method is of the same kind, or when asked for (--methods all)."
+    return (
+        f"a split would take about {_time(seconds)}, by a pilot fit, and methods run that take up to "
+        f"{_time(SECONDS_PER_SPLIT)} (up to {_time(SECONDS_OF_RESERVE)} if the best one is of their kind); "
+        f"--methods {method.key} runs it."
+    )
 
 
 def _time(seconds):

@@ -9,7 +9,7 @@ import numpy as np
 
 from margindist.files import written_whole
 from margindist.margins import method_styles
-from margindist.runs.figures import SETTINGS
+from margindist.margins.palette import SETTINGS
 from reproduction.findings import Findings
 
 _MOST_PANELS = 20

@@ -26,6 +26,10 @@ Examples:
   margindist compare flowers.csv
       The target column is guessed (and named); the report is flowers.html.
   margindist compare flowers.csv --target species -o report.html --csv table.csv
+  margindist compare visits.csv --groups patient --drop ward,bed
+      Rows of one patient stay together: scores are those of new patients.
+  margindist compare orders.csv --time date
+      Tests on later rows than it learns from.
   margindist compare fraud.csv --scoring average_precision
       Ranks methods and chooses parameters by a score other than accuracy.
   margindist compare train.libsvm.gz --methods linear --time-budget 10m
@@ -35,9 +39,9 @@ Examples:
       Continues a run that was interrupted, killed, or ran out of time.
 \b
 Methods:
-  LDM, ODM, LS-SVM, MAMC, MSVMAv and KOMD, linear and with the RBF kernel; PUMMA, SVR, MDO, FMM and EMAMC; then the
-  remaining methods of the same kind as the best one. On large data, pilot fits show which would take too long; these
-  are named. --methods takes keys (ldm, ldm-rbf, odm, lssvm ...), linear, rbf or all.
+  LDM, ODM, LS-SVM, MAMC, MSVMAv and KOMD, linear and with the RBF kernel; PUMMA, MDO and EMAMC; a random forest and
+  gradient boosting as yardsticks. On large data, pilot fits show which would take too long; these are named.
+  --methods takes keys (ldm, ldm-rbf, odm, lssvm ...), linear, rbf or all (with SVR, FMM and online learners).
   LinearSVC, SVC and LogisticRegression always take part.
 \b
 Exit codes: 0 success, 1 error, 2 wrong usage, 130 interrupted (the report has the results up to then).
@@ -47,6 +51,10 @@ Exit codes: 0 success, 1 error, 2 wrong usage, 130 interrupted (the report has t
 @click.command(epilog=_EPILOG)
 @click.argument("data", shell_complete=complete_data)
 @click.option("--target", metavar="COLUMN", help="Target column of a file.  [default: guessed]")
+@click.option("--groups", metavar="COLUMN", help="Keep rows with equal values on one side of every split.")
+@click.option("--time", metavar="COLUMN", help="Test on rows that come after the training rows.")
+@click.option("--drop", multiple=True, metavar="COLUMNS", help="Leave out these columns, separated by commas.")
+@click.option("--only-columns", "only", multiple=True, metavar="COLUMNS", help="Use these columns alone.")
 @click.option(
     "--methods",
     multiple=True,
@@ -88,10 +96,7 @@ Exit codes: 0 success, 1 error, 2 wrong usage, 130 interrupted (the report has t
 @encoding_option
 @debug_option
 @click.pass_context
-def compare(
-    ctx, data, target, methods, scoring, splits, repeats, seed, jobs, time_budget, resume, quick, output, json_file,
-    csv_file, store, data_dir, encoding,
-):  # fmt: skip
+def compare(ctx, data, output, json_file, csv_file, jobs, methods, drop, only, **given):
     """Which method suits these data, and is the difference real?
 
     DATA is a file (CSV, Parquet, LIBSVM text, ARFF or NPZ; text may be compressed), - for the standard input, or the
@@ -102,16 +107,19 @@ def compare(
     from margindist.methods import BY_KEY
 
     output = output or Path(f"{_stem(data)}.html")
-    store = store or default_store(output)
-    check_outputs([output, json_file, csv_file, store], [data])
-    announce_compilation(_keys(methods) or BY_KEY)
+    given["store"] = given["store"] or default_store(output)
+    given["splits"] = given["splits"] or 5
+    given["repeats"] = given["repeats"] or (1 if given["quick"] else 2)
+    check_outputs([output, json_file, csv_file, given["store"]], [data])
+    keys = _names(methods)
+    if methods and not keys:
+        raise click.BadParameter("names no method, such as ldm,odm-rbf.", param_hint="--methods")
+    announce_compilation(keys or BY_KEY)
     line = ProgressLine({key: method.label for key, method in BY_KEY.items()})
     try:
         comparison = compare(
-            data, target=target, scoring=scoring, methods=_keys(methods), splits=splits or 5,
-            repeats=repeats or (1 if quick else 2), seed=seed, quick=quick, n_jobs=jobs or -1, time_budget=time_budget,
-            store=store, resume=resume, data_dir=data_dir, encoding=encoding, progress=line,
-            say=lambda sentence: click.echo(sentence, err=True),
+            data, methods=keys or None, drop=_names(drop), only=_names(only), n_jobs=jobs or -1, progress=line,
+            say=lambda sentence: click.echo(sentence, err=True), **given,
         )  # fmt: skip
     finally:
         line.close()
@@ -137,11 +145,8 @@ def _stem(data):
     return name
 
 
-def _keys(methods):
-    keys = [key for part in methods for key in part.split(",") if key.strip()]
-    if methods and not keys:
-        raise click.BadParameter("names no method, such as ldm,odm-rbf.", param_hint="--methods")
-    return keys or None
+def _names(values):
+    return [name.strip() for part in values for name in part.split(",") if name.strip()]
 
 
 def _show(comparison, to_stderr):
@@ -151,10 +156,13 @@ def _show(comparison, to_stderr):
     if comparison.rows:
         show(str(comparison))
         show()
-        if any(row.verdict_svm in ("win", "loss") for row in comparison.rows):
-            show("+ and - mark methods that are significantly better or worse than the SVM of their kind.")
+        if comparison.tested:
+            show("Differences stand with 95 % intervals; - marks methods that are significantly worse than the best.")
             show()
-    show(" ".join(comparison.answer()))
+    advice, *rest = comparison.answer()
+    show(advice)
+    if rest:
+        show(" ".join(rest))
     for label, reason in comparison.failures.items():
         show(f"{label}: {reason}")
     if comparison.finished < comparison.total:

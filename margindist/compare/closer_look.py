@@ -9,17 +9,18 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 from sklearn.metrics import precision_recall_curve, roc_curve
-from sklearn.model_selection import StratifiedKFold
 
-from margindist.compare.scoring import columns, mean_log_loss, measures
+from margindist.compare.records import LookDetail, plain
+from margindist.compare.scoring import columns, decide, mean_log_loss, measures, probabilities_after
+from margindist.compare.splits import calibration_splits
 from margindist.datasets import encoder
 from margindist.datasets.dataset import take_rows
-from margindist.estimators.calibration import CalibratedClassifier
 from margindist.methods import BY_KEY
 from margindist.runs.store import Cell, Result
 
 if TYPE_CHECKING:
     from margindist.compare.comparison import Comparison
+    from margindist.compare.data import Data
 
 RATES = np.round(np.linspace(0.0, 1.0, 51), 3)  # false alarms, or recall, at which curves are kept
 BINS = 10  # of probabilities
@@ -34,22 +35,21 @@ class Look:
     Parameters
     ----------
     comparison : Comparison
-    X, y
-        The data.
-    positive : object
-        The rarer class of two, or None.
+    data : Data
     """
 
-    def __init__(self, comparison: "Comparison", X: Any, y: Any, positive: Any):
+    def __init__(self, comparison: "Comparison", data: "Data"):
         self.plan = comparison.plan
-        self.X, self.y, self.positive = X, np.asarray(y), positive
+        self.X, self.y, self.blocks = data.dataset.X, np.asarray(data.dataset.y), data.blocks
+        labels = np.unique(self.y).tolist()
+        self.positive = next((label for label in labels if str(label) == comparison.plan.positive), None)
         self.methods = {key: BY_KEY[key] for key in comparison.looked_at}
-        self.names = comparison.about["features"]
+        self.names = comparison.about.features
         self.parameters = {(r.cell.method, r.cell.split): r.parameters for r in comparison.results}
 
     def __call__(self, cell: Cell) -> Result:
         """Return the result of a cell."""
-        train, test = self.plan.parts(self.y)[cell.split]
+        train, test = self.plan.parts(self.y, self.blocks)[cell.split]
         rows, y_train, y_test = take_rows(self.X, test), self.y[train], self.y[test]
         coder = encoder(self.X)
         X_train = coder.fit_transform(take_rows(self.X, train))
@@ -57,24 +57,24 @@ class Look:
         parameters = self.parameters[cell.method, cell.split]
         base = self.methods[cell.method].estimator(self.plan.seed).set_params(**parameters)
         model = clone(base).fit(X_train, y_train)
-        least = int(np.unique(y_train, return_counts=True)[1].min())
-        folds = StratifiedKFold(min(self.plan.folds, least))
-        calibrated = CalibratedClassifier(base, cv=folds).fit(X_train, y_train)
-        detail = {
+        folds = calibration_splits(y_train, self.blocks.of(train), self.plan.folds)
+        p = probabilities_after(base, folds, X_train, y_train, X_test)
+        detail = LookDetail(
+            learning=self._learning(base, X_train, y_train, X_test, y_test),
+            calibration=calibration(p, y_test, model.classes_, self.positive),
+            log_loss=mean_log_loss(y_test, p, model.classes_),
             **self._curves(model, X_test, y_test),
-            **calibration(calibrated.predict_proba(X_test), y_test, model.classes_, self.positive),
             **self._importance(model, coder, rows, y_test),
-            "learning": self._learning(base, X_train, y_train, X_test, y_test),
-        }
+        )
         return Result(
             cell, score=self._score(model, X_test, y_test), parameters=parameters, seed=self.plan.seed,
-            checksum=self.plan.checksum, detail=detail,
+            checksum=self.plan.checksum, detail=plain(detail),
         )  # fmt: skip
 
     def _score(self, model, X, y):
         """The score of the ranking, or accuracy instead of log-loss, which would take calibration every time."""
         name = "accuracy" if self.plan.scoring == "log_loss" else self.plan.scoring
-        values = columns(model.decision_function(X), model.classes_, self.positive)
+        values = columns(decide(model, X), model.classes_, self.positive)
         return measures(y, model.predict(X), values, model.classes_, self.positive, only=name)[name]
 
     def _curves(self, model, X, y):
@@ -82,7 +82,7 @@ class Look:
         truth = y == self.positive
         if self.positive is None or not 0 < truth.sum() < len(truth):
             return {}
-        values = columns(model.decision_function(X), model.classes_, self.positive)[:, 0]
+        values = columns(decide(model, X), model.classes_, self.positive)[:, 0]
         alarms, hits, _ = roc_curve(truth, values)
         precision, recall, _ = precision_recall_curve(truth, values)
         reached = [precision[recall >= rate].max() for rate in RATES]  # the best that has at least this recall
@@ -139,8 +139,8 @@ def _stratified_order(y, rng):
     return np.argsort(place, kind="stable")
 
 
-def calibration(p: np.ndarray, y: np.ndarray, classes: np.ndarray, positive: Any) -> dict[str, Any]:
-    """Return rows, predicted probability and truth, summed in bins of the probability, and the log-loss.
+def calibration(p: np.ndarray, y: np.ndarray, classes: np.ndarray, positive: Any) -> list[list[float]]:
+    """Return rows, predicted probability and truth, summed in bins of the probability.
 
     Of two classes it is the probability of the positive one; of more, that of the predicted class.
     """
@@ -149,5 +149,4 @@ def calibration(p: np.ndarray, y: np.ndarray, classes: np.ndarray, positive: Any
     else:
         claimed, true = p[:, list(classes).index(positive)], y == positive
     bins = np.minimum((claimed * BINS).astype(int), BINS - 1)
-    sums = [np.bincount(bins, weights=weights, minlength=BINS).tolist() for weights in (None, claimed, true * 1.0)]
-    return {"calibration": sums, "log_loss": mean_log_loss(y, p, classes)}
+    return [np.bincount(bins, weights=weights, minlength=BINS).tolist() for weights in (None, claimed, true * 1.0)]

@@ -6,10 +6,11 @@ from typing import NamedTuple
 import numpy as np
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from margindist.compare import pictures
-from margindist.compare.comparison import BASELINE, LEVEL, Comparison, Score, alike, probability
-from margindist.compare.nested import left_out_notes
+from margindist.compare import plots
+from margindist.compare.comparison import LEVEL, Comparison
+from margindist.compare.plan import left_out_notes
 from margindist.compare.scoring import LABELS, SHORT
+from margindist.compare.verdict import BASELINE, Score
 from margindist.margins import method_styles
 from margindist.methods import BY_KEY, METHODS
 from margindist.runs.statistics import corrected_resampled_t
@@ -38,18 +39,18 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         loader=PackageLoader("margindist.compare"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters.update(duration=duration, probability=probability)
+    environment.filters.update(duration=duration)
     done = comparison.done
     styles = _styles()
     return environment.get_template("compare.html.j2").render(
         comparison=comparison,
         plan=comparison.plan,
         about=comparison.about,
-        numbers=comparison.about["numbers"],
+        numbers=comparison.about.numbers,
         answer=comparison.answer(),
         rows=comparison.rows,
         methods=BY_KEY,
-        alike=_shaded(comparison.rows),
+        alike={row.method for row in comparison.alike},
         level=LEVEL,
         styles=styles,
         score=Score(comparison.plan.scoring),
@@ -59,10 +60,10 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         baseline_label=BASELINE,
         scores={key: [result.score for result in results] for key, results in done.items()},
         reach=_reach(done),
-        pictures=_pictures(comparison, styles) if comparison.rows else {},
-        by_class=[ByClass(key, *by_class(done[key], comparison.about["classes"])) for key in comparison.looked_at],
-        distributions=pictures.distributions(comparison, done, styles),
-        influences=pictures.influences(comparison, done, styles),
+        plots=_plots(comparison, styles) if comparison.rows else {},
+        by_class=[ByClass(key, *by_class(done[key], comparison.about.classes)) for key in comparison.looked_at],
+        distributions=plots.distributions(comparison, done, styles),
+        influences=plots.influences(comparison, done, styles),
         choices={key: choices(results) for key, results in done.items()},
         per_split=done,
         statistics=_statistics(done),
@@ -76,22 +77,22 @@ def html(comparison: Comparison, command: str | None = None) -> str:
     )
 
 
-def _pictures(comparison, styles):
-    """The pictures by name, and the sentences that go with them; those that cannot be drawn are None."""
+def _plots(comparison, styles):
+    """The plots by name, and the sentences that go with them; those that cannot be drawn are None."""
     return {
-        "time": pictures.time_and_score(comparison, styles),
-        "learning": pictures.learning_curve(comparison, styles),
+        "time": plots.time_and_score(comparison, styles),
+        "learning": plots.learning_curve(comparison, styles),
         "worth": worth_of_more_rows(comparison),
-        "curves": pictures.two_class_curves(comparison, styles),
-        "calibration": pictures.calibration_curve(comparison, styles),
-        "importance": pictures.importance(comparison, comparison.rows[0].method, styles),
+        "curves": plots.two_class_curves(comparison, styles),
+        "calibration": plots.calibration_curve(comparison, styles),
+        "importance": plots.importance(comparison, comparison.rows[0].method, styles),
     }
 
 
 def worth_of_more_rows(comparison: Comparison) -> str:
     """Return a sentence on whether more rows would be worth having, from the end of the learning curve."""
-    curves = pictures.looks_of(comparison, comparison.rows[0].method, "learning")
-    sizes, mean, _ = pictures.learning(curves)
+    curves = plots.looks_of(comparison, comparison.rows[0].method, "learning")
+    sizes, mean, _ = plots.learning(curves)
     if len(sizes) < 2:
         return ""
     before, after = np.array([[curve[-2][1], curve[-1][1]] for curve in curves]).T
@@ -118,7 +119,7 @@ def by_class(results: list, class_counts: dict) -> tuple:
     A line has the class, rows, precision, recall and F1; the matrix is None if there are too many classes.
     """
     classes = list(class_counts)
-    counts = np.sum([result.detail["confusion"] for result in results], axis=0).astype(float)
+    counts = np.sum([result.detail.confusion for result in results], axis=0).astype(float)
     true, named = counts.sum(axis=1), counts.sum(axis=0)
     shares = counts / np.maximum(true, 1.0)[:, None]
     recall = np.diag(shares)
@@ -137,12 +138,6 @@ def _styles():
     families = list(dict.fromkeys(method.family for method in METHODS))
     styles = dict(zip(families, method_styles(families)))
     return {method.key: styles[method.family] for method in METHODS}
-
-
-def _shaded(rows):
-    """The best method and those that the tests, if there were any, could not tell apart from it."""
-    tested = any(row.p_best is not None for row in rows)
-    return {row.method for row in [rows[0], *alike(rows)]} if tested else set()
 
 
 def _reach(done):
@@ -173,15 +168,17 @@ def _chosen(results):
 
 
 def _statistics(done):
-    """Mean over the splits of each margin statistic, by method and part."""
+    """Mean over the splits of each margin statistic, by method and part; methods without margins are left out."""
     names = ("minimum", "quantile_0.05", "median", "mean", "variance", "semi_variance", "share_below_zero")
     found = {}
     for key, results in done.items():
         for part in ("train", "test"):
-            values = {name: float(np.mean([r.detail["margins"][part][name] for r in results])) for name in names}
-            geometric = [r.detail["margins"][f"{part}_geometric"] for r in results]
-            values["geometric"] = None if None in geometric else float(np.mean([g["mean"] for g in geometric]))
-            found[key, part] = values
+            margins = [getattr(result.detail.margins, part) for result in results]
+            if not margins[0].statistics:
+                continue
+            values = {name: float(np.mean([each.statistics[name] for each in margins])) for name in names}
+            distances = [each.distance for each in margins]
+            found[key, part] = {**values, "distance": None if None in distances else float(np.mean(distances))}
     return found
 
 
@@ -200,7 +197,7 @@ def _data_code(source):
 
 
 def code(comparison: Comparison, key: str | None = None) -> str:
-    """Return Python that scores and fits the best method, or a given one, with the parameters it chose most often.
+    """Return Python that scores and fits the method advised, or a given one, with the parameters it chose most often.
 
     Parameters
     ----------
@@ -208,10 +205,13 @@ def code(comparison: Comparison, key: str | None = None) -> str:
     key : str, optional
     """
     plan = comparison.plan
-    key = key or comparison.rows[0].method
+    key = key or (comparison.choice or comparison.rows[0]).method
     imported, made = BY_KEY[key].code(plan.seed, _chosen(comparison.done[key]))
-    reader, data, (X, y) = _data_code(comparison.about["source"])
+    reader, data, (X, y) = _data_code(comparison.about.source)
     readers = ", ".join(["encoder", *([reader] if reader else [])])
+    divided = any(comparison.about.source.get(name) for name in ("drop", "only", "groups", "time"))
+    if divided:
+        data += "\n# Leave out the columns here that the comparison left out, and divide the rows as it did."
     return f"""\
 from sklearn.model_selection import RepeatedStratifiedKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -231,20 +231,18 @@ model.fit({X}, {y})
 def repeat_code(comparison: Comparison) -> str:
     """Return Python that computes the table again, number for number."""
     plan, about = comparison.plan, comparison.about
-    source = about["source"]
-    given = {"file": "path", "name": "name"}.get(source["kind"])
-    arguments = [repr(source[given])] if given else ["X", "y"]
-    for name in ("target", "data_dir", "encoding"):
-        if source.get(name) is not None:
-            arguments.append(f"{name}={source[name]!r}")
-    if about["methods"] is not None:
-        arguments.append(f"methods={about['methods']!r}")
-    arguments += [f"splits={plan.splits}", f"repeats={plan.repeats}", f"seed={plan.seed}"]
+    source = dict(about.source)
+    given = {"file": "path", "name": "name"}.get(source.pop("kind"))
+    first = repr(source.pop(given)) if given else "data" if source.get("target") else "X, y"
+    named = {name: value for name, value in source.items() if value is not None}
+    if about.methods is not None:
+        named["methods"] = about.methods
+    named |= {"splits": plan.splits, "repeats": plan.repeats, "seed": plan.seed}
     if plan.scoring != "accuracy":
-        arguments.append(f"scoring={plan.scoring!r}")
-    if about["quick"]:
-        arguments.append("quick=True")
+        named["scoring"] = plan.scoring
+    if about.quick:
+        named["quick"] = True
+    arguments = [first, *(f"{name}={value!r}" for name, value in named.items()), "n_jobs=-1"]
     return (
-        "from margindist.compare import compare\n\n"
-        f"comparison = compare({', '.join([*arguments, 'n_jobs=-1'])})\nprint(comparison)\n"
+        f"from margindist.compare import compare\n\ncomparison = compare({', '.join(arguments)})\nprint(comparison)\n"
     )

@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+from sklearn.base import clone
 from sklearn.metrics import average_precision_score, f1_score, log_loss, recall_score, roc_auc_score
 
-from margindist.estimators.calibration import fit_curves, probabilities
+from margindist.estimators.calibration import CalibratedClassifier, fit_curves, probabilities
 
 LABELS = {
     "accuracy": "accuracy",
@@ -47,11 +48,36 @@ class Scorer(NamedTuple):
     def __call__(self, estimator: Any, X: Any, y: np.ndarray) -> float:
         """Return the score."""
         y = np.asarray(y)
-        decision = estimator.decision_function(X)
+        decision = decide(estimator, X)
         if self.name == "log_loss":
             return -_cross_fitted_log_loss(columns(decision, estimator.classes_), y, estimator.classes_)
         values = columns(decision, estimator.classes_, self.positive)
         return measures(y, estimator.predict(X), values, estimator.classes_, self.positive, only=self.name)[self.name]
+
+
+def decide(estimator: Any, X: Any) -> np.ndarray:
+    """Return decision values; of a classifier that has none, probabilities in their shape."""
+    if hasattr(estimator, "decision_function"):
+        return estimator.decision_function(X)
+    p = estimator.predict_proba(X)
+    return p[:, 1] if p.shape[1] == 2 else p
+
+
+def probabilities_after(model: Any, folds: Any, X: Any, y: np.ndarray, X_test: Any) -> np.ndarray:
+    """Return probabilities of test rows: a classifier's own where it has no decision values, else calibrated ones.
+
+    Parameters
+    ----------
+    model : classifier
+        Not fitted here; a copy of it is.
+    folds : list of (train, test)
+        On which the sigmoid is fitted.
+    X, y, X_test
+        Training rows, their labels, and test rows.
+    """
+    if not hasattr(model, "decision_function"):
+        return clone(model).fit(X, y).predict_proba(X_test)
+    return CalibratedClassifier(clone(model), cv=folds).fit(X, y).predict_proba(X_test)
 
 
 def columns(decision: np.ndarray, classes: np.ndarray, positive: Any = None) -> np.ndarray:
@@ -119,7 +145,7 @@ def mean_log_loss(y: np.ndarray, p: np.ndarray, classes: np.ndarray) -> float:
 
 
 def baseline(name: str, part: Mapping[str, int], everywhere: Mapping[str, int], positive: str | None) -> float:
-    """Return the score on a test part of naming the commonest class always (for log-loss: the share of each class).
+    """Return the score on a test part of naming the most frequent class always (for log-loss: the share of each class).
 
     Parameters
     ----------

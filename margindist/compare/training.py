@@ -10,15 +10,9 @@ from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from margindist.compare.nested import (
-    class_counts,
-    find_data,
-    named_table,
-    plain,
-    positive_label,
-    scorer_for,
-    shape_of,
-)
+from margindist.compare.data import find_data, named_table
+from margindist.compare.nested import plain_parameters, positive_label, scorer_for
+from margindist.compare.plan import class_counts, shape_of
 from margindist.compare.scoring import LABELS
 from margindist.datasets import Dataset, Partitions, encoder, encoding_notes
 from margindist.estimators.calibration import CalibratedClassifier, calibrated
@@ -110,7 +104,7 @@ def train(
     inner_score = None
     if grid:
         chooser, notes = _chosen(base, grid, X, dataset.y, counts, folds, seed, scoring, notes)
-        given |= plain(chooser.best_params_)
+        given |= plain_parameters(chooser.best_params_)
         inner_score = float(chooser.best_score_)
         model = chooser.best_estimator_
     else:
@@ -155,7 +149,7 @@ def _train_in_parts(data, method, given, folds, seed, quick, scoring, calibrate)
         counts = class_counts(dataset)
         chooser, notes = _chosen(base, grid, sample.X, sample.y, counts, folds, seed, scoring, notes)
         notes = (*notes, f"Parameters were chosen on {len(sample.y)} of {rows.n_rows} rows.")
-        given |= plain(chooser.best_params_)
+        given |= plain_parameters(chooser.best_params_)
         inner_score = float(chooser.best_score_)
     model = clone(base).set_params(**given).fit(rows)
     if calibrate is not None:

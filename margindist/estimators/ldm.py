@@ -86,11 +86,12 @@ _FEWEST_PASSES, _PASSES_BY_PRICE = 4.0, 6.0  # that a price p takes: the first a
 _COUPLED = 1.5  # times what a pass takes where margin terms tie the rows together: none of them rests
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
+RELATIVE_LAMBDAS = {"lambda1": (0.0, 0.1, 1.0), "lambda2": (0.0, 0.3, 1.0)}  # in units of C times the samples
 _USUAL = {
     "paper": {"C": (10.0, 50.0, 100.0)},
     "wide": {"C": tuple(10.0**k for k in range(-3, 4))},
     "absolute": {"lambda1": _PAPER_LAMBDAS, "lambda2": _PAPER_LAMBDAS},
-    "relative": {"lambda1": (0.0, 0.1, 1.0), "lambda2": (0.0, 0.3, 1.0)},
+    "relative": RELATIVE_LAMBDAS,
 }
 
 

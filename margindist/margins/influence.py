@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from sklearn.model_selection import GridSearchCV
 
 from margindist.estimators._training_data import MatrixLike
-from margindist.margins.display import _add_grid, _display_name, _numbered, _pyplot
 from margindist.margins.palette import method_styles
+from margindist.margins.plots import _add_grid, _display_name, _numbered, _pyplot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -23,6 +23,15 @@ LINES = {
     "long": (0, (10.0, 3.0)),
 }
 
+SETTINGS = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "margindist",
+    "font.size": 8,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+}
+
 
 class MethodStyle(NamedTuple):
     """How a method is drawn, in Matplotlib's words.

@@ -48,6 +48,17 @@ def corrected_resampled_t(first: ArrayLike, second: ArrayLike, *, test_share: fl
     return _t_of_differences(first, second, lambda n: 1.0 / n + test_share / (1.0 - test_share))
 
 
+def corrected_interval(
+    first: ArrayLike, second: ArrayLike, *, test_share: float, level: float = 0.95
+) -> tuple[float, float]:
+    """Return the ends of the interval around the mean difference that belongs to `corrected_resampled_t`."""
+    differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
+    n = differences.size
+    error = np.sqrt(differences.var(ddof=1) * (1.0 / n + test_share / (1.0 - test_share)))
+    half = float(stats.t.ppf(0.5 + level / 2.0, n - 1) * error)
+    return float(differences.mean()) - half, float(differences.mean()) + half
+
+
 def _t_of_differences(first, second, scale):
     differences = np.asarray(first, dtype=float) - np.asarray(second, dtype=float)
     n = differences.size

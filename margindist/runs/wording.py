@@ -21,6 +21,33 @@ def duration(seconds: float) -> str:
     return f"{rounded:g} {unit}"
 
 
+def rounded(value: float, digits: int = 3, sign: bool = False) -> str:
+    """Return a number to so many digits after the point; what rounds to zero has no sign.
+
+    Examples
+    --------
+    >>> rounded(-0.0004), rounded(0.25, sign=True)
+    ('0.000', '+0.250')
+    """
+    value = round(value, digits)
+    if value == 0.0:
+        return f"{0.0:.{digits}f}"
+    return f"{value:{'+' if sign else ''}.{digits}f}"
+
+
+def listed(names: Sequence[str], most: int = 5) -> str:
+    """Return names as a list within a sentence; of more than so many, the rest is counted.
+
+    Examples
+    --------
+    >>> listed(["LDM", "ODM", "SVC"])
+    'LDM, ODM and SVC'
+    """
+    if len(names) > most + 1:  # "and 1 more" would be no shorter than its name
+        return f"{', '.join(names[:most])} and {len(names) - most} more"
+    return " and ".join([", ".join(names[:-1]), names[-1]] if names[1:] else names)
+
+
 def setting(parameters: Mapping[str, Any]) -> str:
     """Return parameters as people write them."""
     words = [

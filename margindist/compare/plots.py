@@ -1,24 +1,142 @@
-"""The pictures of a comparison's report, each a small function of stored results."""
+"""The plots of a report: small functions of stored results, each an SVG text in the colours of its page."""
 
-from typing import Any, NamedTuple
+import re
+from collections.abc import Sequence
+from html import escape
+from io import StringIO
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
 
 from margindist.compare.closer_look import BINS, RATES
-from margindist.compare.comparison import QUANTILES, Comparison, Score
+from margindist.compare.comparison import QUANTILES, Comparison
 from margindist.compare.scoring import LABELS
+from margindist.compare.verdict import Score
+from margindist.margins.palette import SETTINGS
 from margindist.methods import BY_KEY
-from margindist.runs.figures import inline_svg, logarithmic, named, new_figure
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.figure import Figure
 
 _DRAWN = 6  # methods of one kind per figure; more could not be told apart
 _BARS = 12
+_MARKERS = {"linear": "o", "rbf": "s", "trees": "^"}
 _LETTERS = 28  # of a column's name
+_INK = "#010203"  # becomes the page's own colour, light or dark
+_SOFT = "#040506"  # becomes the same, paler
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_ON_A_PAGE = SETTINGS | {
+    "axes.axisbelow": True,
+    "axes.edgecolor": _SOFT,
+    "axes.grid": True,
+    "axes.labelcolor": _INK,
+    "axes.titlelocation": "left",
+    "axes.titleweight": "bold",
+    "axes.titlesize": 9,
+    "grid.color": _SOFT,
+    "grid.linewidth": 0.5,
+    "text.color": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "xtick.major.size": 0,
+    "ytick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.minor.size": 0,
+}
+
+
+# ---------------------------------------------------------------------- figures on a page
+
+
+def new_figure(width: float, height: float) -> "tuple[Figure, Any]":
+    """Return a figure of this size in pixels, and its axes, for :func:`inline_svg`."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context(_ON_A_PAGE):
+        figure = Figure((width / 72.0, height / 72.0))
+        return figure, figure.subplots()
+
+
+def named(artists: "Sequence[Artist]", name: str) -> None:
+    """Give artists a name, which a page shows where the pointer rests on them."""
+    for artist in artists:
+        artist.set_gid(f"named {name}")
+
+
+def logarithmic(axes: Any, base: int = 10) -> None:
+    """Make the horizontal axis logarithmic, with labels like 10⁻³ as text: formulas take longer than the figure."""
+    from matplotlib.ticker import LogFormatterSciNotation
+
+    class Powers(LogFormatterSciNotation):
+        """Matplotlib's labels, without TeX."""
+
+        def __call__(self, value: float, position: int | None = None) -> str:
+            return _without_tex(super().__call__(value, position))
+
+    axes.set_xscale("log", base=base)
+    axes.xaxis.set_major_formatter(Powers(base))
+    axes.xaxis.set_minor_formatter(Powers(base))
+
+
+def _without_tex(label: str) -> str:
+    r"""Return a label of a logarithmic axis as text.
+
+    >>> _without_tex(r"$\mathdefault{2\times10^{-3}}$")
+    '2×10⁻³'
+    """
+    label = label.removeprefix(r"$\mathdefault{").removesuffix("}$").replace(r"\times", "×")
+    return re.sub(r"\^\{(-?\d+)\}", lambda power: power[1].translate(_SUPERSCRIPTS), label)
+
+
+def inline_svg(figure: "Figure", describe: str) -> str:
+    """Return a figure as SVG text to be put into a page.
+
+    Parameters
+    ----------
+    figure : Figure
+        Made by :func:`new_figure`.
+    describe : str
+        What it shows, for those who cannot see it.
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    for patch in (figure.patch, *(axes.patch for axes in figure.axes)):
+        patch.set_alpha(0.0)
+    with mpl.rc_context(_ON_A_PAGE):
+        figure.tight_layout(pad=0.4)
+        written = StringIO()
+        canvas = FigureCanvasSVG(figure)  # savefig would draw twice: once unseen, for layouts that this one has not
+        canvas.print_svg(written, metadata=dict.fromkeys(("Date", "Creator", "Format")))
+    text = written.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'<g id="named ([^"]*)">', r"<g><title>\1</title>", text)
+    text = re.sub(r' id="(?:figure|axes|patch|text|line2d|xtick|ytick|matplotlib\.axis|PolyCollection)_\d+"', "", text)
+    text = re.sub(r"\s*\n\s*", " ", text)
+    text = text.replace(_INK, "currentColor").replace(f"stroke: {_SOFT}", "stroke: currentColor; stroke-opacity: 0.25")
+    box = re.search(r'viewBox="([^"]*)"', text)[1]
+    width = float(box.split()[2])
+    head = (
+        f'<svg class="figure" viewBox="{box}" role="img" aria-label="{escape(describe)}" '
+        f'style="max-width:{1.25 * width:.0f}px">'
+    )
+    return head + text[text.index(">") + 1 :].strip()
+
+
+# ---------------------------------------------------------------------- plots of results
 
 
 def looks_of(comparison: Comparison, key: str, part: str) -> list[Any]:
     """Return a part of the closer look at a method, from every split that has it."""
-    return [look.detail[part] for look in comparison.looks if look.cell.method == key and look.detail.get(part)]
+    return [
+        getattr(look.detail, part)
+        for look in comparison.looks
+        if look.cell.method == key and getattr(look.detail, part)
+    ]
 
 
 def time_and_score(comparison: Comparison, styles: dict) -> Markup:
@@ -35,7 +153,7 @@ def time_and_score(comparison: Comparison, styles: dict) -> Markup:
         color = styles[row.method].color
         ranked = row.rank is not None
         drawn = axes.plot(
-            seconds, value, "s" if row.kernel else "o", markersize=11, color=color,
+            seconds, value, _MARKERS[BY_KEY[row.method].kind], markersize=11, color=color,
             markerfacecolor=color if ranked else "none", markeredgecolor=color,
         )  # fmt: skip
         named(drawn, f"{row.label}: {score.spread(row)}")
@@ -43,7 +161,7 @@ def time_and_score(comparison: Comparison, styles: dict) -> Markup:
             axes.annotate(str(row.rank), (seconds, value), color="white", ha="center", va="center", fontsize=6.5)
     if low - room <= base <= high + room:
         axes.axhline(base, color="#767676", linewidth=1.2, linestyle="--")
-    axes.set(xlabel="processor time of one fit, in seconds", ylabel=LABELS[score.name], ylim=(low - room, high + room))
+    axes.set(xlabel="fit time [s]", ylabel=LABELS[score.name], ylim=(low - room, high + room))
     if score.name == "log_loss":
         axes.invert_yaxis()
     return Markup(inline_svg(figure, f"{LABELS[score.name]} of every method against the time of a fit"))
@@ -61,7 +179,7 @@ def learning_curve(comparison: Comparison, styles: dict) -> Markup | None:
         named(axes.plot(sizes, mean, linewidth=2.2, **style._asdict()), BY_KEY[key].label)
         axes.plot(sizes, mean, "o", color=style.color, markersize=4)
     name = "accuracy" if comparison.plan.scoring == "log_loss" else comparison.plan.scoring
-    axes.set(xlabel="rows in training", ylabel=LABELS[name], xlim=(0, None))
+    axes.set(xlabel="training rows", ylabel=LABELS[name], xlim=(0, None))
     return Markup(inline_svg(figure, f"{LABELS[name]} against the number of training rows"))
 
 
@@ -78,14 +196,14 @@ def two_class_curves(comparison: Comparison, styles: dict) -> list[Markup]:
     """Draw the ROC and the precision-recall curve, means over the splits, if there are two classes."""
     found = []
     rare = comparison.plan.positive
-    counts = comparison.about["classes"]
+    counts = comparison.about.classes
     wanted = (
-        ("roc", "ROC", f"share of other rows taken for {rare}", f"share of {rare} found (recall)"),
+        ("roc", "ROC", "false-positive rate", f"true-positive rate ({rare})"),
         (
             "precision",
             "Precision and recall",
-            f"share of {rare} found (recall)",
-            f"share of {rare} among those named so",
+            f"recall ({rare})",
+            f"precision ({rare})",
         ),
     )
     for part, title, xlabel, ylabel in wanted:
@@ -121,10 +239,10 @@ def calibration_curve(comparison: Comparison, styles: dict) -> Markup | None:
         axes.plot(*curve, "o", color=styles[key].color, markersize=4)
     what = comparison.plan.positive or "the predicted class"
     axes.set(
-        title="Calibration", xlabel=_plain(f"probability claimed for {what}"), ylabel="share that was so",
+        title="Calibration", xlabel=_plain(f"predicted probability of {what}"), ylabel="observed frequency",
         xlim=(0.0, 1.0), ylim=(0.0, 1.02),
     )  # fmt: skip
-    return Markup(inline_svg(figure, "Probabilities claimed against shares that were so"))
+    return Markup(inline_svg(figure, "Predicted probabilities against observed frequencies"))
 
 
 class Importance(NamedTuple):
@@ -152,8 +270,8 @@ def importance(comparison: Comparison, key: str, styles: dict) -> Importance | N
               error_kw={"ecolor": "#767676", "elinewidth": 1.0})  # fmt: skip
     axes.set_yticks(places, [_plain(names[k]) for k in order])
     axes.grid(visible=False, axis="y")
-    fall = "fall of the score when the column is shuffled"
-    axes.set_xlabel(fall if kind == "importance" else "largest weight of the column, in absolute value")
+    fall = "permutation importance (fall of the score)"
+    axes.set_xlabel(fall if kind == "importance" else "largest absolute weight")
     described = f"The columns that matter most to {BY_KEY[key].label}"
     return Importance(Markup(inline_svg(figure, described)), kind, len(names) - len(order))
 
@@ -176,9 +294,9 @@ class Panel(NamedTuple):
 def distributions(comparison, done, styles):
     """Cumulative margin distributions, one panel for linear methods and one for kernel methods."""
     panels = []
-    for kernel, title in ((False, "Linear methods"), (True, "Methods with the RBF kernel")):
-        ranked = [row.method for row in comparison.rows if row.kernel == kernel]
-        keys = _shown(ranked, "svc" if kernel else "linearsvc")
+    for kind, title in (("linear", "Linear methods"), ("rbf", "Methods with the RBF kernel")):
+        ranked = [row.method for row in comparison.rows if BY_KEY[row.method].kind == kind]
+        keys = _shown(ranked, comparison.reference)
         if keys:
             panels.append(Panel(_cumulative(title, keys, done, styles), keys, len(ranked) - len(keys)))
     return panels
@@ -196,7 +314,7 @@ def _cumulative(title, keys, done, styles):
             drawn = axes.plot(curves[key, part], QUANTILES, linewidth=width, **styles[key]._asdict())
             named(drawn, f"{BY_KEY[key].label}, {part}")
     axes.set(
-        title=title, xlabel="margin (1 = root mean square in training)", ylabel="share of rows up to this margin",
+        title=title, xlabel="margin (1 = root mean square in training)", ylabel="cumulative share of rows",
         ylim=(0.0, 1.0), xlim=(low, high) if low < high else None,
     )  # fmt: skip
     labels = ", ".join(BY_KEY[key].label for key in keys)
@@ -204,7 +322,7 @@ def _cumulative(title, keys, done, styles):
 
 
 def _shown(ranked, machine):
-    """The best methods of one kind, and the support vector machine in any case."""
+    """The best methods of one kind, and the support vector machine if it is one of them."""
     keys = ranked[:_DRAWN]
     if machine in ranked and machine not in keys:
         keys = [*keys[:-1], machine]
@@ -212,7 +330,7 @@ def _shown(ranked, machine):
 
 
 def _mean_quantiles(results, part):
-    return np.mean([result.detail["margins"][f"{part}_quantiles"] for result in results], axis=0)
+    return np.mean([getattr(result.detail.margins, part).quantiles for result in results], axis=0)
 
 
 class Influence(NamedTuple):
@@ -275,12 +393,12 @@ def _profile(results, name):
 
     A setting that could not be fitted has no score; a value without any is left out.
     """
-    values = np.unique(results[0].detail["influence"]["settings"][name])
+    values = np.unique(results[0].detail.influence.settings[name])
     curves = []
     for result in results:
-        influence = result.detail["influence"]
-        column = np.array(influence["settings"][name])
-        scores = np.array([-np.inf if score is None else score for score in influence["scores"]])
+        influence = result.detail.influence
+        column = np.array(influence.settings[name])
+        scores = np.array([-np.inf if score is None else score for score in influence.scores])
         curves.append([scores[column == value].max() for value in values])
     kept = np.isfinite(curves).all(axis=0)
     curves = np.array(curves)[:, kept]
