@@ -42,8 +42,7 @@ from sklearn.datasets import load_svmlight_file
 from benchmarks._measure import table
 from margindist.datasets import DataError, read_file
 from margindist.datasets.dataset import MISSING, MISSING_NUMBERS
-from margindist.datasets.delimited import _sniff_delimiter
-from margindist.datasets.fields import BLANKS
+from margindist.datasets.delimited import BLANKS, BOM, _sniff_delimiter
 
 LONGEST, MOST_MEGABYTES = 5.0, 500
 SHARES = {"csv": 22, "arff": 16, "npz": 4, "parquet": 6, "svm": 14}
@@ -308,9 +307,9 @@ def compare_csv(path, data):
     content = path.read_bytes()
     if "was read as UTF-16" in notes or "holds dates" in notes:
         raise NotReadError
-    delimiter = _sniff_delimiter(content.split(b"\n", n_comments)[-1][: 1 << 16])
+    delimiter = _sniff_delimiter(content.removeprefix(BOM).split(b"\n", n_comments)[-1][: 1 << 16])
     options = {
-        "sep": r"\s+" if delimiter == BLANKS else chr(delimiter),
+        "sep": r"\s+" if delimiter == BLANKS else delimiter.decode(),
         "header": None if any("first line was taken as data" in note for note in data.notes) else 0,
         "skipinitialspace": True,
         "index_col": False,

@@ -19,7 +19,7 @@ def _versions(requirements, sign):
 def test_the_oldest_versions_tested_are_those_declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
-    used = [project["dependencies"], *(extras[name] for name in ("plots", "onnx", "cli", "parquet", "dask", "test"))]
+    used = [project["dependencies"], *(extras[name] for name in ("plots", "onnx", "cli", "files", "dask", "test"))]
     declared = [_versions(requirements, ">=") for requirements in used]
     lines = (ROOT / "constraints" / "oldest.txt").read_text(encoding="utf-8").splitlines()
     tested = _versions([line for line in lines if line and not line.startswith("#")], "==")

@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None, *, load: Callable = _commands, prog
         import click  # noqa: F401
         import jinja2  # noqa: F401
         import pandas  # noqa: F401
+        import pyarrow  # noqa: F401
     except ImportError as error:
         sys.exit(f"margindist: the command line needs {error.name}; pip install 'margindist[cli]'.")
     from margindist.cli.app import run

@@ -380,7 +380,7 @@ def _write_parquet(parts, file):
         import pyarrow as pa
         import pyarrow.parquet as pq
     except ImportError:
-        raise ImportError("Parquet needs pyarrow: pip install 'margindist[parquet]'.") from None
+        raise ImportError("Parquet needs pyarrow: pip install 'margindist[files]'.") from None
     writer = None
     for columns in parts:
         table = pa.table(

@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from margindist.datasets.dataset import NAN, DataError, Sparse, Table, order_levels
-from margindist.datasets.fields import decoded_lines, to_number
+from margindist.datasets.delimited import BOM, LONE_CR, check_text
+from margindist.datasets.spelling import is_number
 
 _MOST_CODES = 100_000_000
 _BLANKS = " \t"
@@ -41,7 +42,7 @@ class _Attribute(NamedTuple):
 def read_arff(opened, name):
     """Return a :class:`Table` from ARFF text; ``opened`` opens the file."""
     with opened() as file:
-        lines = enumerate(decoded_lines(file, name), start=1)
+        lines = enumerate(_decoded_lines(file, name), start=1)
         attributes, target = _read_header(lines, name)
         columns, sparse = _read_rows(lines, attributes, name)
     kept = [k for k, attribute in enumerate(attributes) if attribute.kind != "date"]
@@ -54,6 +55,17 @@ def read_arff(opened, name):
         for k in kept
     ]
     return Table(tuple(attributes[k].name for k in kept), finished, tuple(notes), target)
+
+
+def _decoded_lines(file, name):
+    """Yield the lines of a file of bytes as text; refuse what is not UTF-8 and say where."""
+    for number, line in enumerate(file):
+        content = line if number else line.removeprefix(BOM)
+        check_text(content, number, name)
+        text = content.decode()
+        if "\r" in text.removesuffix("\n").removesuffix("\r"):
+            raise DataError(f"{name}, line {number + 1}: {LONE_CR}.")
+        yield text
 
 
 def _read_header(lines, name):
@@ -160,8 +172,8 @@ def _sparse_columns(rows, attributes, name):
 def _value(attribute, field, number, name):
     missing = type(field) is str and field in ("?", "<null>", "")
     if attribute.kind == "number":
-        value = math.nan if missing or field in NAN else to_number(field)
-        if value is None or math.isinf(value):
+        value = math.nan if missing or field in NAN else float(field) if is_number(field) else math.inf
+        if math.isinf(value):
             raise DataError(
                 f"{name}, line {number}: expected a finite number for {attribute.name!r}, got {field[:40]!r}."
             )

@@ -7,6 +7,7 @@ say nothing, and what is text.
 import contextlib
 import hashlib
 import lzma
+import os
 import re
 import zlib
 from dataclasses import dataclass, field
@@ -41,6 +42,7 @@ _MOST_CLASSES = 30  # of a column that is guessed to be the target
 _FIRST_ROWS = 1000  # which often tell enough
 _MOST_LISTED = 5  # names in a sentence
 _STACKED_ROWS = 2048
+_BOUND_VARIABLE, _MOST_UNPACKED = "MARGINDIST_MAX_UNPACKED", "4GB"
 _BLOCK = 1 << 18  # numbers copied at a time
 
 
@@ -80,6 +82,9 @@ class Dataset:
         Where the data came from.
     notes : tuple of str
         Sentences: what was guessed, dropped and derived.
+    spellings : dict of str to dict
+        How columns of a delimited file were read, for ``read_file(..., spellings=)``: numbers (decimal point, mark
+        between thousands, sign), dates (order of their parts) or text.
 
     Attributes
     ----------
@@ -95,6 +100,7 @@ class Dataset:
     splits: tuple | None = field(default=None, repr=False)
     source: str = ""
     notes: tuple[str, ...] = ()
+    spellings: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def checksum(self) -> str:
@@ -198,6 +204,30 @@ def _update_column(digest, column):
         digest.update(missing.tobytes() + "\n".join(values.tolist()).encode())
 
 
+def parse_bytes(size, what):
+    """Return a size in bytes: 2GB, 500 MB, 1.5g or a number."""
+    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?B)?\s*", str(size), flags=re.IGNORECASE)
+    if found is None:
+        raise DataError(f"{what} must be a size such as 500MB or 2GB, got {size!r}.")
+    return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
+
+
+def unpacked_bound(given=None):
+    """Return how many bytes a packed file may become: as given, as the environment says, or 4 GB."""
+    if given is not None:
+        return parse_bytes(given, "max_unpacked")
+    return parse_bytes(os.environ.get(_BOUND_VARIABLE) or _MOST_UNPACKED, _BOUND_VARIABLE)
+
+
+def refuse_beyond(most, size, name):
+    """Raise an error if a packed file becomes larger than allowed."""
+    if size > most:
+        raise DataError(
+            f"{name}: unpacks to more than {most / 1e9:.3g} GB; if that is right, allow more: "
+            f"{_BOUND_VARIABLE}={2 * size / 1e9:.0f}GB (in Python: max_unpacked=)."
+        )
+
+
 @contextlib.contextmanager
 def one_sentence(name):
     """Turn what the readers of the standard library, NumPy, SciPy and Arrow raise on damaged files into a DataError."""
@@ -224,10 +254,32 @@ def _first_line(error):
 
 
 class Text(NamedTuple):
-    """A column of text: ``levels[codes]``, with code -1 where the value is missing."""
+    """A column of text: ``levels[codes]``, with code -1 where the value is missing; all levels occur."""
 
     codes: np.ndarray
-    levels: tuple[str, ...]
+    levels: Any  # a tuple of str, or an array of Arrow
+
+    def words(self):
+        """Return the levels as strings."""
+        return list(self.levels) if isinstance(self.levels, tuple) else self.levels.to_pylist()
+
+    def ordered(self):
+        """Return it with levels in order, as strings."""
+        words = self.words()
+        order = sorted(range(len(words)), key=words.__getitem__)
+        place = np.full(len(words) + 1, -1, dtype=np.int32)
+        place[order] = np.arange(len(order))
+        return Text(place[self.codes], tuple(words[k] for k in order))
+
+
+class Chunks(NamedTuple):
+    """A column of numbers in pieces, as it was read."""
+
+    parts: list[np.ndarray]
+
+    def dense(self):
+        """Return it as an array."""
+        return np.concatenate(self.parts) if self.parts else np.empty(0)
 
 
 class Sparse(NamedTuple):
@@ -245,12 +297,13 @@ class Sparse(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Columns with names: float64 arrays (NaN is missing), :class:`Sparse` or :class:`Text`."""
+    """Columns with names: float64 arrays (NaN is missing), :class:`Chunks`, :class:`Sparse` or :class:`Text`."""
 
     names: tuple[str, ...]
     columns: list
     notes: tuple[str, ...] = ()
     target: str | None = None  # where the file itself names it
+    spellings: dict = {}  # how columns of delimited text were read, see :mod:`margindist.datasets.spelling`
 
     def column(self, name):
         """Return the column of this name."""
@@ -262,13 +315,66 @@ class Table(NamedTuple):
         return self if keep.all() else self._replace(columns=[_rows(column, keep) for column in self.columns])
 
 
-def text_column(values):
-    """Return strings as :class:`Text` with its levels in order; None is missing."""
-    seen = {}
-    codes = np.fromiter(
-        (-1 if value is None else seen.setdefault(value, len(seen)) for value in values), dtype=np.int32
-    )
-    return order_levels(codes, list(seen))
+def needed_pyarrow(name, what):
+    """Return pyarrow; raise an error if it is not installed."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise DataError(f"{name}: {what} pyarrow: install it with pip install 'margindist[files]'.") from None
+    return pyarrow
+
+
+def mask_of(chosen):
+    """Return an array of booleans as Arrow's."""
+    import pyarrow as pa
+
+    return pa.array(chosen, pa.bool_())
+
+
+def text_column(column, trim=False):
+    """Return a column of strings of Arrow as :class:`Text`, without the blanks around them if so asked."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_encoded = pa.types.is_dictionary(column.type)
+    whole = (column.unify_dictionaries() if is_encoded else column).combine_chunks()
+    if isinstance(whole, pa.ChunkedArray):
+        whole = pa.concat_arrays(whole.chunks)
+    whole = whole if is_encoded else whole.dictionary_encode()
+    codes = whole.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    words = whole.dictionary
+    neat = pc.utf8_trim(words, " \t") if trim else words
+    used = np.zeros(len(words) + 1, dtype=bool)
+    used[codes] = True
+    if used[:-1].all() and not words.null_count and neat.equals(words):
+        return Text(codes, words)
+    levels = neat.filter(mask_of(used[:-1])).unique().drop_null()
+    return Text(_places(pc.index_in(neat, value_set=levels))[codes], levels)
+
+
+def _places(found):
+    """Return, for each former level and for what is missing, the new one or -1."""
+    return np.append(found.fill_null(-1).to_numpy(zero_copy_only=False), -1).astype(np.int32)
+
+
+def leave_out(column, words):
+    """Return a :class:`Text` of Arrow's in which some words count as missing."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    left_out = pc.is_in(column.levels, value_set=pa.array(sorted(words), column.levels.type))
+    if not pc.any(left_out).as_py():
+        return column
+    levels = column.levels.filter(pc.invert(left_out))
+    return Text(_places(pc.index_in(column.levels, value_set=levels))[column.codes], levels)
+
+
+def is_empty(column):
+    """Tell whether a column has no value at all."""
+    if isinstance(column, Text):
+        return not len(column.levels)
+    parts = column.parts if isinstance(column, Chunks) else [_dense(column)]
+    return all(bool(np.isnan(part).all()) for part in parts)
 
 
 def order_levels(codes, levels):
@@ -286,10 +392,10 @@ def table_to_dataset(table, *, target, name, file, source):
     Dropped are rows without a target, columns with one value only, text that is different in every row, and a running
     number of the rows. With ``target=False`` there is no target and nothing is dropped. Errors name ``file``.
     """
-    notes = list(table.notes)
+    notes = [*table.notes, *_rounded_note(table)]
     if target is False:
         X = feature_table(table.names, table.columns)
-        return Dataset(name, X, None, table.names, "", None, source, tuple(notes))
+        return Dataset(name, X, None, table.names, "", None, source, tuple(notes), table.spellings)
     if len(table.names) < 2:
         raise DataError(f"{file}: expected at least two columns, features and target, got {len(table.names)}.")
     chosen = _choose(table, target, file, notes)
@@ -312,7 +418,24 @@ def table_to_dataset(table, *, target, name, file, source):
         )
     names = tuple(table.names[k] for k in kept)
     X = feature_table(names, [columns[k] for k in kept])
-    return Dataset(name, X, y, names, target_name, None, source, tuple(notes))
+    return Dataset(name, X, y, names, target_name, None, source, tuple(notes), table.spellings)
+
+
+def _rounded_note(table):
+    """A sentence, in a list, on columns of whole numbers of which float64 does not hold all."""
+    rounded = [name for name, column in zip(table.names, table.columns) if _beyond_float(column)]
+    if not rounded:
+        return []
+    return [
+        f"Whole numbers beyond 2**53, which are rounded to 16 digits, in {_listed(rounded)}; read what is no quantity "
+        "as text."
+    ]
+
+
+def _beyond_float(column):
+    parts = [] if isinstance(column, (Text, Sparse)) else column.parts if isinstance(column, Chunks) else [column]
+    large = max((np.max(np.abs(part), initial=0.0, where=~np.isnan(part)) for part in parts), default=0.0)
+    return large >= 2**53 and all(np.all((part == np.floor(part)) | np.isnan(part)) for part in parts)
 
 
 def _alike_notes(levels):
@@ -382,16 +505,16 @@ def _choose(table, target, name, notes):
             chosen = lowered.index(known)
             notes.append(f"The column {names[chosen]!r} was taken as the target, because of its name.")
             return chosen
-    last = len(names) - 1
-    candidates = [
-        k
-        for k, column in enumerate(table.columns)
-        if _looks_like_classes(column) and not _DATE_PART.fullmatch(names[k])
-    ]
+    usable = [k for k, column in enumerate(names) if not _DATE_PART.fullmatch(column)]
+    if not usable:
+        raise DataError(f"{name}: expected a column of classes, got dates alone; name the target with --target.")
+    last = usable[-1]
+    candidates = [k for k in usable if _looks_like_classes(table.columns[k])]
     others = _listed([names[k] for k in candidates if k != last])
     if last in candidates or not candidates:
         too = f" --target chooses another; these look like classes too: {others}." if others and candidates else ""
-        notes.append(f"The last column, {names[last]!r}, was taken as the target.{too}")
+        which = "last column" if last == len(names) - 1 else "last column that is no part of a date"
+        notes.append(f"The {which}, {names[last]!r}, was taken as the target.{too}")
         return last
     if len(candidates) == 1:
         notes.append(f"The column {others} was taken as the target: no other looks like classes.")
@@ -411,8 +534,7 @@ def _listed(names):
 
 def _looks_like_classes(column):
     """Whether a column is text or whole numbers, with at least two and few different values for so many rows."""
-    column = _dense(column)
-    n_rows = len(column.codes if isinstance(column, Text) else column)
+    n_rows = _length(column)
     most = min(_MOST_CLASSES, max(2, n_rows // 5))
     if isinstance(column, Text):
         return 2 <= len(column.levels) <= most
@@ -424,7 +546,7 @@ def _looks_like_classes(column):
 
 def _levels_of(column):
     """Return the different labels of a column without missing values."""
-    return np.array(column.levels, dtype=str) if isinstance(column, Text) else np.unique(labels_of(column))
+    return np.sort(np.array(column.words(), dtype=str)) if isinstance(column, Text) else np.unique(labels_of(column))
 
 
 def _find(names, target, name):
@@ -468,12 +590,10 @@ def _informative(table, columns, target, notes):
 
 
 def _constant(column):
-    column = _dense(column)
     if len(np.unique(_known(column, _FIRST_ROWS))) > 1:  # no need to look at all
         return False
     known = _known(column)
-    n_rows = len(column.codes if isinstance(column, Text) else column)
-    return len(known) == 0 or (len(known) == n_rows and bool(np.all(known == known[0])))
+    return len(known) == 0 or (len(known) == _length(column) and bool(np.all(known == known[0])))
 
 
 def _identifier(column, name):
@@ -483,18 +603,33 @@ def _identifier(column, name):
     """
     if isinstance(column, Text):
         return len(column.codes) >= _FEWEST_ROWS_OF_IDENTIFIER and len(column.levels) == len(column.codes)
-    column = _dense(column)
-    first = column[:_FIRST_ROWS]
-    if len(column) < _FEWEST_ROWS_OF_IDENTIFIER or len(np.unique(first)) < len(first):
+    first = _head(column, _FIRST_ROWS)
+    if len(first) < _FEWEST_ROWS_OF_IDENTIFIER or len(np.unique(first)) < len(first):
         return False
+    if not np.all(first == np.floor(first)):
+        return False
+    column = _dense(column)
     if not np.all(column == np.floor(column)):
         return False
     steps = np.diff(np.sort(column))
     return bool(np.all(steps == 1.0) or (np.all(steps > 0.0) and _IDENTIFIER_NAME.fullmatch(name.strip())))
 
 
+def _head(column, n_rows):
+    """Return the first numbers of a column, or all."""
+    if n_rows is not None and isinstance(column, Chunks) and column.parts and len(column.parts[0]) >= n_rows:
+        return column.parts[0][:n_rows]
+    return _dense(column)[:n_rows]
+
+
+def _length(column):
+    if isinstance(column, Text):
+        return len(column.codes)
+    return sum(map(len, column.parts)) if isinstance(column, Chunks) else len(_dense(column))
+
+
 def _dense(column):
-    return column.dense() if isinstance(column, Sparse) else column
+    return column.dense() if isinstance(column, (Sparse, Chunks)) else column
 
 
 def _known(column, n_rows=None):
@@ -502,7 +637,7 @@ def _known(column, n_rows=None):
     if isinstance(column, Text):
         codes = column.codes[:n_rows]
         return codes[codes >= 0]
-    numbers = column[:n_rows]
+    numbers = _head(column, n_rows)
     return numbers[~np.isnan(numbers)]
 
 
@@ -512,50 +647,71 @@ def _missing(column):
 
 def _rows(column, keep):
     if isinstance(column, Text):
-        return order_levels(column.codes[keep], list(column.levels))
+        return _used_levels(column.codes[keep], column)
     if isinstance(column, Sparse):
         stay = keep[column.rows]
         return Sparse((np.cumsum(keep) - 1)[column.rows[stay]], column.values[stay], int(keep.sum()))
-    return column[keep]
+    return _dense(column)[keep]
+
+
+def _used_levels(codes, column):
+    used = np.unique(codes[codes >= 0])
+    place = np.full(len(column.levels) + 1, -1, dtype=np.int32)
+    place[used] = np.arange(len(used))
+    words = column.words()
+    return Text(place[codes], tuple(words[k] for k in used.tolist()))
 
 
 def labels_of(column):
     """Return a column as labels: text, whole numbers as integers, or numbers."""
     column = _dense(column)
     if isinstance(column, Text):
-        return np.array(column.levels, dtype=str)[column.codes]
+        return np.array(column.words(), dtype=str)[column.codes]
     whole = np.all(column == np.floor(column)) and np.all(np.abs(column) < 2**53)
     return column.astype(np.int64) if whole else column
 
 
 def feature_table(names, columns):
-    """Return CSR or a float64 array if all columns are numbers, else a DataFrame."""
+    """Return CSR or a float64 array if all columns are numbers, else a DataFrame; columns in pieces are used up."""
     if columns and all(isinstance(column, Sparse) for column in columns):
         return _side_by_side(columns)
-    columns = [_dense(column) for column in columns]
     if not any(isinstance(column, Text) for column in columns):
         return _stacked(columns) if columns else np.empty((0, 0))
     try:
         import pandas as pd
     except ImportError:
-        raise DataError("Columns of text need pandas: install it with pip install 'margindist[cli]'.") from None
-    return pd.DataFrame(
-        {
-            name: pd.Categorical.from_codes(column.codes, categories=list(column.levels))
-            if isinstance(column, Text)
-            else column
-            for name, column in zip(names, columns, strict=True)
-        },
-        copy=False,
-    )
+        raise DataError("Columns of text need pandas: install it with pip install 'margindist[files]'.") from None
+    made, left = {}, list(columns)
+    for name in names:
+        column = left.pop(0)
+        is_text = isinstance(column, Text)
+        made[name] = _categorical(pd, column.ordered()) if is_text else _dense(column)
+        if isinstance(column, Chunks):
+            column.parts.clear()  # which frees what it was read into
+    return pd.DataFrame(made, copy=False)
+
+
+def _categorical(pd, column):
+    return pd.Categorical.from_codes(column.codes, list(column.levels))
 
 
 def _stacked(columns):
-    """Return columns as an array, a few rows at a time: these stay in the processor's cache."""
-    stacked = np.empty((len(columns[0]), len(columns)))
-    for first in range(0, len(stacked), _STACKED_ROWS):
-        for k, column in enumerate(columns):
-            stacked[first : first + _STACKED_ROWS, k] = column[first : first + _STACKED_ROWS]
+    """Return columns as an array, a few rows at a time: these stay in the processor's cache.
+
+    Pieces of columns are freed as soon as they are copied, so that there are never two copies of all of them.
+    """
+    pieces = [column.parts if isinstance(column, Chunks) else [_dense(column)] for column in columns]
+    if len({tuple(map(len, parts)) for parts in pieces}) > 1:
+        pieces = [[_dense(column)] for column in columns]
+    ends = np.cumsum([0, *map(len, pieces[0])]).tolist()
+    stacked = np.empty((ends[-1], len(columns)))
+    for i, start in enumerate(ends[:-1]):
+        for first in range(start, ends[i + 1], _STACKED_ROWS):
+            last = min(first + _STACKED_ROWS, ends[i + 1])
+            for k, parts in enumerate(pieces):
+                stacked[first:last, k] = parts[i][first - start : last - start]
+        for parts in pieces:
+            parts[i] = None
     return stacked
 
 

@@ -1,86 +1,170 @@
 """Delimited text: comma, semicolon, tab, bar or white space, sniffed; strict about every line.
 
-pandas guesses where this reader asks: it fills up short lines, makes a column of texts of one with a damaged number,
-and cannot say in which line of the file that stands.
+Arrow reads the rows. What it is not strict about is looked for on the way: quotes that neither open nor close a field,
+zero bytes, carriage returns alone. A file that has such, or that Arrow refuses, is read again with care and slowly, row
+by row: either a sentence then names the line, or the rows are written anew as Arrow wants them.
 
-A block of the file is cut once. Columns are taken for numbers until a field says otherwise; numbers are read where they
-stand, and only text is looked at again.
+Columns are taken for numbers by the first rows, and a column in which any later value is none is read again as text.
+What text stands for is decided on its different values alone (:mod:`margindist.datasets.spelling`).
 """
 
-from itertools import pairwise
+import io
+import re
+from collections import Counter
+from itertools import islice
+from typing import NamedTuple
 
 import numpy as np
 
-from margindist.compilation import njit
+from margindist.datasets import spelling
 from margindist.datasets.dataset import (
     MISSING,
     MISSING_NUMBERS,
     TARGET_NAMES,
+    Chunks,
     DataError,
     Table,
-    Text,
     counted,
+    is_empty,
+    leave_out,
+    mask_of,
+    needed_pyarrow,
+    text_column,
 )
-from margindist.datasets.fields import ALL_TEXT, BLANKS, BOM, Layout, cut, read_blocks, to_number, word_at
-from margindist.datasets.spelled import interpret
 
+BLANKS = b" "  # instead of a delimiter: any number of blanks separates fields
+BOM = b"\xef\xbb\xbf"
+_DELIMITERS = (b"\t", b";", b"|", b",")
 _SAMPLE_ROWS = 50
 _FEW_WORDS = 0.2  # a column with a smaller share of words looks like a column of numbers
-_FEW_LEVELS = 256  # room for so many different texts to begin with
-_FREE, _LOWER_HALF, _UPPER_HALF = np.uint64(0), np.uint64(0xFFFFFFFF), np.uint64(0xFFFFFFFF00000000)
-_DELIMITERS = b"\t;|,"
-_POINT, _COMMA = b".,"
+_SOME_ROWS = 1000
+_BLOCK = 1 << 20  # bytes that Arrow reads at a time, unless a row is longer
+_LF, _CR, _QUOTE = b'\n\r"'
+_BROKEN_OFF = "unexpected end of data within the quotes that open here"
+_AFTER_QUOTE = "expected a delimiter after the closing quote"
+LONE_CR = "expected lines that end in LF or CR LF, got a carriage return alone; a text editor can save it so"
+_NO_DOUBLE = re.compile(r"In CSV column #(\d+): CSV conversion error to double")
 
 
-def read_delimited(opened, name, head, text=()):
+class NotUTF8(DataError):
+    """Text in another encoding, or damaged.
+
+    Parameters
+    ----------
+    sentence : str
+    line : int
+        Of the first byte that is not UTF-8.
+    """
+
+    def __init__(self, sentence, line):
+        super().__init__(sentence)
+        self.line = line
+
+
+class Dialect(NamedTuple):
+    """How a file is cut into rows and fields."""
+
+    delimiter: bytes
+    offset: int  # bytes above the first row that is data
+    lines: int  # lines above it
+    quoted: bool  # whether there are quotes, within which lines may end
+    point: str  # the decimal point of columns that are numbers from the start
+
+
+class Layout(NamedTuple):
+    """What the first rows tell: names, each with how the file has it, and which columns seem to be of what kind."""
+
+    names: dict
+    numbers: frozenset
+    distinct: frozenset  # columns whose values do not repeat in the first rows
+    dialect: Dialect
+    notes: tuple
+
+
+def read_delimited(opened, name, head, text=(), columns=None):
     """Return a :class:`Table` from delimited text; ``opened`` opens the file anew, ``head`` is how it begins.
 
-    Columns named in ``text`` are text, whatever they hold.
+    Columns named in ``text`` are text, whatever they hold; ``columns`` says of others how they are to be read.
     """
-    n_comments = _comment_lines(head)
-    if n_comments:
-        head = head.split(b"\n", n_comments)[-1]
-        whole, opened = opened, lambda: _Blanked(whole(), n_comments)
-    delimiter = _sniff_delimiter(head)
-    asked, text = frozenset(text), set(text)
-    while True:
-        with opened() as file:
-            columns, names, notes = _read(file, name, delimiter, text)
-        late = {column.name for column in columns if column.late}
-        if not late:
-            break
-        text |= late
-    if not columns[0].size:
-        raise DataError(f"{name}: the file has no rows below its first line.")
-    for column in columns:
-        column.check_finite(name)
-    if any(column.has_decimal_commas for column in columns):
-        notes = (*notes, "Commas within numbers were taken as decimal points.")
-    if n_comments:
-        notes = (f"Left out {counted(n_comments, 'comment line')} at the top.", *notes)
-    finished, unnamed = {}, []
-    while columns:
-        column = columns.pop(0)  # which frees what it was made of
-        values, remark = column.finish()
-        if not names[column.name]:
-            if _is_empty(values):  # lines end in a delimiter
+    layout = laid_out(head, name)
+    told = {column: spelling.from_plain(described, column) for column, described in (columns or {}).items()}
+    layout = layout._replace(numbers=layout.numbers - _kept_as_text(layout, told, text))
+    read = read_rows(opened, name, layout)
+    reader = _Columns(opened, name, layout, told, frozenset(text))
+    finished, unnamed, spellings = {}, [], {}
+    for k, (column, written) in enumerate(layout.names.items()):
+        values = read.pop(k)
+        values = values if isinstance(values, Chunks) else text_column(values, trim=True)
+        if not written:
+            if is_empty(values):  # lines end in a delimiter
                 continue
-            unnamed.append(column.name)
-        spelled = None if column.name in asked else _spelled(column.name, values)
-        if spelled is not None and not (spelled[0].keys() & (set(names) - {column.name})):
-            finished |= spelled[0]
-            notes = (*notes, spelled[1])
-            continue
-        finished[column.name] = values
-        if remark and column.name not in asked:
-            notes = (*notes, remark)
+            unnamed.append(column)
+        made, how = reader.finish(column, k, values)
+        if any(key != column and key in layout.names for key in made):  # the file has such columns already
+            made, how = {column: leave_out(values, MISSING)}, spelling.Words()
+        finished |= made
+        spellings[column] = spelling.as_plain(how)
+    notes = reader.notes
     if unnamed:
         notes = (*notes, f"Without a name, and called by their place: {', '.join(unnamed)}.")
-    return Table(tuple(finished), list(finished.values()), notes)
+    return Table(tuple(finished), list(finished.values()), notes, spellings=spellings)
 
 
-def _is_empty(column):
-    return not column.levels if isinstance(column, Text) else bool(np.isnan(column).all())
+def _kept_as_text(layout, told, text):
+    """Return the places of columns whose spelling matters: text, and what is not written as the file's numbers are."""
+    usual = spelling.Numbers(layout.dialect.point)
+    return {k for k, name in enumerate(layout.names) if name in text or told.get(name, usual) != usual}
+
+
+# ---------------------------------------------------------------------- what the first rows tell
+
+
+def laid_out(head, name):
+    """Return the :class:`Layout` of a file that begins so."""
+    mark = len(BOM) if head.startswith(BOM) else 0
+    n_comments = _comment_lines(head[mark:])
+    top = len(head) - len(head[mark:].split(b"\n", n_comments)[-1])
+    head = head[top:]
+    delimiter = _sniff_delimiter(head)
+    whole = head[: head.rfind(b"\n") + 1] or head
+    check_text(whole, n_comments, name)
+    sample = list(islice(_rows(whole, delimiter, name, n_comments), _SAMPLE_ROWS + 1))
+    if not sample:
+        raise DataError(f"{name}: the file has no rows.")
+    _check_first_line(sample, name)
+    rows = [[field.decode() for field in row.fields] for row in sample]
+    names, notes = _header(rows)
+    if n_comments:
+        notes = (f"Left out {counted(n_comments, 'comment line')} at the top.", *notes)
+    first = sample[0]
+    offset, lines = (top, n_comments) if names is None else (top + first.end, first.line + first.n_lines - 1)
+    if names is None:
+        names = {f"x{k}": f"x{k}" for k in range(len(first.fields))}
+        notes = (*notes, "The first line was taken as data, so columns are called x0, x1, and so on.")
+    else:
+        del rows[0]
+    present = [
+        [row[k] for row in rows if k < len(row) and row[k] not in MISSING_NUMBERS] for k in range(len(first.fields))
+    ]
+    pointed = {k for k, values in enumerate(present) if all(map(spelling.is_number, values))}
+    commas = {
+        k for k, values in enumerate(present) if all(spelling.is_number(v.replace(",", ".")) for v in values)
+    } - {k for k in pointed if present[k]}  # fmt: skip
+    comma_file = delimiter != b"," and any("," in v for k in commas for v in present[k])
+    comma_file = comma_file and not any("." in v for k in pointed | commas for v in present[k])
+    numbers = pointed | commas if comma_file else pointed
+    distinct = {k for k, values in enumerate(present) if len(values) == len(rows) == len(set(values))}
+    dialect = Dialect(delimiter, offset, lines, b'"' in head, "," if comma_file else ".")
+    return Layout(names, frozenset(numbers), frozenset(distinct), dialect, notes)
+
+
+def _check_first_line(rows, name):
+    """Raise an error if the first line alone has another number of fields than all others."""
+    first, *below = (len(row.fields) for row in rows)
+    if len(below) > 1 and set(below) == {below[0]} != {first}:
+        had = f"the first line has {counted(first, 'field')}, those below have {below[0]}"
+        do = "give every column a name, and remove a title, or begin it with #"
+        raise DataError(f"{name}, line {rows[0].line}: {had}; {do}.")
 
 
 def _comment_lines(head):
@@ -88,371 +172,24 @@ def _comment_lines(head):
 
     The last of them is no comment if it has as many delimiters as the line below: then it has the names.
     """
-    lines = head.removeprefix(BOM).split(b"\n")
+    lines = head.split(b"\n")
     count = int(lines[0][:4].lower() == b"sep=" and len(lines[0].strip()) == 5)
     while count < len(lines) - 1 and lines[count].startswith(b"#"):
         count += 1
     if 0 < count < len(lines) and lines[count - 1].startswith(b"#"):
         above, below = lines[count - 1], lines[count]
-        count -= any(above.count(mark) == below.count(mark) > 0 for mark in (b"\t", b";", b"|", b","))
+        count -= any(above.count(mark) == below.count(mark) > 0 for mark in _DELIMITERS)
     return count
-
-
-class _Blanked:
-    """An open file of bytes whose first lines are blank, so that the lines below keep their numbers."""
-
-    def __init__(self, file, n_lines):
-        self._file = file
-        for _ in range(n_lines):
-            file.readline()
-        self._first = b"\n" * n_lines
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self._file.close()
-
-    def read(self, size):
-        """Read some bytes."""
-        first, self._first = self._first, b""
-        return first or self._file.read(size)
-
-
-def _spelled(name, values):
-    """Return the columns of numbers that text spells, such as $1,200 or 31.12.2024, and a sentence, or None."""
-    if not isinstance(values, Text) or not values.levels:
-        return None
-    if not any(letter.isdigit() for letter in values.levels[-1]):  # levels are in order, words come last
-        return None
-    return interpret(name, values)
-
-
-def _read(file, name, delimiter, text):
-    """Read all rows; return columns, names and notes. Columns that turned out to be text after numbers are late."""
-    columns = []
-    for block, cut_again in read_blocks(file, delimiter, name, lambda: _layout(columns)):
-        skipped = 0
-        if not columns:
-            names, notes, skipped = _begin(block)
-            columns.extend(_Column(column, column in text, delimiter != _COMMA) for column in names)
-            block = cut_again()
-            _check_first_line(block, name)
-        ragged = np.flatnonzero(block.widths != len(names))
-        if len(ragged):
-            line, width = block.lines[ragged[0]], block.widths[ragged[0]]
-            raise DataError(f"{name}, line {line}: expected {counted(len(names), 'field')}, got {width}.")
-        while not _settle(block, columns, skipped):
-            block = cut_again()
-        _extend(columns, block, skipped)
-    if not columns:
-        raise DataError(f"{name}: the file has no rows.")
-    return columns, names, notes
-
-
-def _check_first_line(block, name):
-    """Raise an error if the first line alone has another number of fields than all others."""
-    first, *below = block.widths.tolist()
-    if len(below) > 1 and set(below) == {below[0]} != {first}:
-        had = f"the first line has {counted(first, 'field')}, those below have {below[0]}"
-        do = "give every column a name, and remove a title, or begin it with #"
-        raise DataError(f"{name}, line {block.lines[0]}: {had}; {do}.")
-
-
-def _begin(block):
-    """Return names as :func:`_header` does, sentences, and how many rows hold them, from the first block."""
-    width = block.widths[0]
-    names, notes = _header([block.field(k) for k in range(width)], block)
-    if names is not None:
-        return names, notes, 1
-    names = {f"x{k}": f"x{k}" for k in range(width)}
-    return names, ("The first line was taken as data, so columns are called x0, x1, and so on.",), 0
-
-
-def _layout(columns):
-    """Return what the columns are so far, for compiled code."""
-    if not columns:
-        return ALL_TEXT
-    numbers = np.array([not column.is_text for column in columns])
-    points = np.array([column.point for column in columns if not column.is_text], dtype=np.uint8)
-    return Layout(np.where(numbers, np.cumsum(numbers) - 1, -1), points)
-
-
-def _settle(block, columns, skipped):
-    """Let each column of numbers read the fields that compiled code left; tell whether all columns stay what they are.
-
-    The first rows, which hold the names, are skipped.
-    """
-    unread = block.unread[block.unread[:, 0] >= skipped]
-    of_numbers = [column for column in columns if not column.is_text]
-    stay = True
-    for place in np.unique(unread[:, 1]).tolist():
-        fields = unread[unread[:, 1] == place]
-        stay &= of_numbers[place].settle(block, place, fields)
-    return stay
-
-
-def _extend(columns, block, skipped):
-    """Add the rows of a block, without the first ones that are skipped, to the columns."""
-    n_text = sum(column.is_text for column in columns)
-    texts, numbers = 0, 0
-    for column in columns:
-        if column.is_text:
-            column.extend_text(block, range(skipped * n_text + texts, len(block.starts), n_text))
-            texts += 1
-        else:
-            column.extend_numbers(block.numbers[numbers, skipped:], block.pointed[numbers])
-            numbers += 1
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _some_bytes(text, start, size):
-    """Return fewer than eight bytes as one word, the first of them lowest."""
-    if start + 8 <= len(text):
-        return word_at(text, start) & ((np.uint64(1) << np.uint64(8 * size)) - np.uint64(1))
-    word = np.uint64(0)
-    for k in range(size):
-        word |= np.uint64(text[start + k]) << np.uint64(8 * k)
-    return word
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _hash(text, start, end, seed):
-    factor, half = np.uint64(0x9E3779B97F4A7C15), np.uint64(32)
-    key = np.uint64(seed) + np.uint64(end - start)
-    while start + 8 <= end:
-        key = (key ^ word_at(text, start)) * factor
-        key ^= key >> half
-        start += 8
-    key = (key ^ _some_bytes(text, start, end - start)) * factor
-    return key ^ (key >> half)
-
-
-@njit(cache=True, nogil=True, forceinline=True)
-def _same_text(text, start, other, other_start, size):
-    while size >= 8:
-        if word_at(text, start) != word_at(other, other_start):
-            return False
-        start, other_start, size = start + 8, other_start + 8, size - 8
-    return _some_bytes(text, start, size) == _some_bytes(other, other_start, size)
-
-
-@njit(cache=True, nogil=True)
-def _number_levels(text, starts, ends, doubled, offset, step, row, slots, keys, flags, level_ends, pool, count, codes):
-    """Give fields of a column, from a row on, the number of their level; add new levels while there is room.
-
-    The field of a row is number ``offset + row * step``: slices of the fields, of which some are contiguous and some
-    are not, would be compiled for twice.
-    ``slots`` is a hash table (open addressing, a power of two, 0 where free) of the upper half of the key and, in the
-    lower half, the number of the level counted from 1; level ``k`` has the key ``keys[k]`` and is
-    ``pool[level_ends[k] : level_ends[k + 1]]``. Return the row that was reached and how many levels there are.
-    """
-    mask = np.uint64(len(slots) - 1)
-    while row < len(codes):
-        field = offset + row * step
-        start, size = starts[field], ends[field] - starts[field]
-        key = _hash(text, start, ends[field], doubled[field])
-        place = key & mask
-        while slots[place] != _FREE:
-            slot = slots[place]
-            if (slot ^ key) & _UPPER_HALF == _FREE:
-                level = np.int64(slot & _LOWER_HALF) - 1
-                first = level_ends[level]
-                if (
-                    level_ends[level + 1] - first == size
-                    and flags[level] == doubled[field]
-                    and _same_text(text, start, pool, first, size)
-                ):
-                    break
-            place = (place + np.uint64(1)) & mask
-        if slots[place] == _FREE:
-            first = level_ends[count]
-            if count == len(keys) or first + size > len(pool):
-                break
-            for k in range(size):
-                pool[first + k] = text[start + k]
-            keys[count], flags[count], level_ends[count + 1] = key, doubled[field], first + size
-            count += 1
-            slots[place] = (key & _UPPER_HALF) | np.uint64(count)
-        codes[row] = np.int64(slots[place] & _LOWER_HALF) - 1
-        row += 1
-    return row, count
-
-
-@njit(cache=True, nogil=True)
-def _place(keys, slots):
-    mask = np.uint64(len(slots) - 1)
-    for level in range(len(keys)):
-        place = keys[level] & mask
-        while slots[place] != _FREE:
-            place = (place + np.uint64(1)) & mask
-        slots[place] = (keys[level] & _UPPER_HALF) | np.uint64(level + 1)
-
-
-class _Levels:
-    """The different texts of a column, numbered in order of appearance."""
-
-    def __init__(self):
-        self._count = 0
-        self._keys = np.empty(_FEW_LEVELS, dtype=np.uint64)
-        self._flags = np.empty(_FEW_LEVELS, dtype=np.bool_)
-        self._ends = np.zeros(_FEW_LEVELS + 1, dtype=np.int64)
-        self._slots = np.zeros(4 * _FEW_LEVELS, dtype=np.uint64)
-        self._pool = np.empty(16 * _FEW_LEVELS, dtype=np.uint8)
-
-    def numbers(self, block, fields):
-        """Return the number of each field, of a range of those of a block."""
-        numbers = np.empty(len(fields), dtype=np.int32)
-        row = 0
-        while True:
-            row, self._count = _number_levels(
-                block.text,
-                block.starts,
-                block.ends,
-                block.doubled,
-                fields.start,
-                fields.step,
-                row,
-                self._slots,
-                self._keys,
-                self._flags,
-                self._ends,
-                self._pool,
-                self._count,
-                numbers,
-            )
-            if row == len(fields):
-                return numbers
-            self._make_room(block.ends[fields[row]] - block.starts[fields[row]])
-
-    def _make_room(self, n_bytes):
-        """Make room for one more level, and for twice as many as before."""
-        if self._count == len(self._keys):
-            size = 2 * self._count
-            self._keys, self._flags = _longer(self._keys, size), _longer(self._flags, size)
-            self._ends = _longer(self._ends, size + 1)
-            self._slots = np.zeros(4 * size, dtype=np.uint64)
-            _place(self._keys[: self._count], self._slots)
-        n_bytes += self._ends[self._count]
-        if n_bytes > len(self._pool):
-            self._pool = _longer(self._pool, 2 * n_bytes)
-
-    def texts(self):
-        """Return all of them."""
-        pool, ends = self._pool.tobytes(), self._ends[: self._count + 1].tolist()
-        texts = [pool[start:end].decode() for start, end in pairwise(ends)]
-        for k in np.flatnonzero(self._flags[: self._count]):
-            texts[k] = texts[k].replace('""', '"')
-        return texts
-
-
-def _longer(values, size):
-    longer = np.empty(size, dtype=values.dtype)
-    longer[: len(values)] = values
-    return longer
-
-
-class _Column:
-    """A column that is numbers until a value says otherwise.
-
-    Text after a block of numbers sets ``late``: the numbers' own spelling is lost by then, so the file is read again
-    with this column as text from the start. Decimal points and decimal commas in one column make it text.
-    """
-
-    def __init__(self, name, is_text, may_have_commas):
-        self.name = name
-        self.is_text = is_text
-        self.size = 0
-        self.late = False
-        self.point = _POINT
-        self._may_have_commas = may_have_commas  # until a point is seen
-        self._infinite_line = None
-        self._blocks = []
-        self._levels = _Levels()
-
-    def settle(self, block, place, fields):
-        """Read fields that may be numbers yet; tell whether the column stays as it is: numbers, with this point."""
-        numbers = block.numbers[place]
-        for row, _, start, end in map(np.ndarray.tolist, fields):
-            text = block.between(start, end)
-            value = to_number(text if self.point == _POINT else text.replace(".", "?").replace(",", "."))
-            if value is None:
-                self._become(block, place, text)
-                return False
-            numbers[row] = value
-            if np.isinf(value) and self._infinite_line is None:
-                self._infinite_line = block.lines[row]
-        return True
-
-    def _become(self, block, place, text):
-        """Become what a text shows that is no number: numbers with decimal commas, or text."""
-        if self._may_have_commas and "," in text and not block.pointed[place]:
-            self.point = _COMMA
-            self._may_have_commas = False
-        else:
-            self.is_text = True
-            self.late = bool(self._blocks)
-
-    def extend_numbers(self, numbers, pointed):
-        """Add values."""
-        self.size += len(numbers)
-        self._blocks.append(numbers)
-        self._may_have_commas &= not pointed
-
-    def extend_text(self, block, fields):
-        """Add a range of the fields of a block."""
-        self.size += len(fields)
-        if not self.late:
-            self._blocks.append(self._levels.numbers(block, fields))
-
-    @property
-    def has_decimal_commas(self):
-        """Whether commas in its numbers were read as decimal points."""
-        return not self.is_text and self.point == _COMMA
-
-    def check_finite(self, file_name):
-        """Raise an error if a number is infinite."""
-        if not self.is_text and self._infinite_line is not None:
-            line = self._infinite_line
-            raise DataError(f"{file_name}, line {line}: the column {self.name!r} has an infinite value.")
-
-    def finish(self):
-        """Return the column, as numbers or :class:`Text`, and a sentence if a few words alone make text of it."""
-        if not self.is_text:
-            return np.concatenate(self._blocks), None
-        texts = self._levels.texts()
-        levels = sorted(set(texts) - MISSING)
-        numbers = {level: k for k, level in enumerate(levels)}
-        places = np.array([numbers.get(text, -1) for text in texts], dtype=np.int32)
-        codes = np.concatenate([places[block] for block in self._blocks])
-        column = Text(codes, tuple(levels))
-        words = (text for text in texts if text in numbers and not _is_number(text))
-        return column, self._remark(column, next(words, None))
-
-    def _remark(self, column, word):
-        if word is None or not any(map(_is_number, column.levels)):
-            return None
-        counts = np.bincount(column.codes + 1, minlength=len(column.levels) + 1)[1:].tolist()
-        known, others = sum(counts), 0
-        for count, level in zip(counts, column.levels):
-            others += 0 if _is_number(level) else count
-            if others >= _FEW_WORDS * known:
-                return None
-        return (
-            f"The column {self.name!r} was read as text, for {others} of its {known} values "
-            f"{'is no number' if others == 1 else 'are no numbers'}, such as {word!r}."
-        )
 
 
 def _sniff_delimiter(head):
     """Return the delimiter that cuts the first rows into equally many fields, more than one."""
-    head = head.removeprefix(BOM)
     whole_lines = head[: head.rfind(b"\n") + 1] or head
-    best, best_share = _COMMA, 0.0
+    best, best_share = b",", 0.0
     for delimiter in _DELIMITERS:
         widths = _first_widths(whole_lines, delimiter)
-        usual = max(set(widths), key=widths.count, default=1)
-        share = widths.count(usual) / len(widths) if usual > 1 else 0.0
+        usual, count = Counter(widths).most_common(1)[0] if widths else (1, 0)
+        share = count / len(widths) if usual > 1 else 0.0
         if share >= 0.9:
             return delimiter
         if share > best_share:
@@ -462,35 +199,40 @@ def _sniff_delimiter(head):
 
 
 def _first_widths(text, delimiter):
-    return cut(text, delimiter)[0].widths[:_SAMPLE_ROWS].tolist()
+    widths = []
+    try:
+        for row in islice(_rows(text, delimiter, "", 0), _SAMPLE_ROWS):
+            widths.append(len(row.fields))
+    except DataError:  # with this delimiter
+        pass
+    return widths
 
 
-def _header(first, block):
+def _header(rows):
     """Return the names, each with how the first row has it, or None if that is data, and sentences about them."""
-    if not _is_header(first, block):
+    first = rows[0]
+    if not _is_header(rows):
         return None, ()
-    names, renamed = {}, False  # a dictionary, to keep their order
+    names, copies = {}, Counter()
     for k, field in enumerate(first):
-        name, copies = field or f"x{k}", 0
+        name = wanted = field or f"x{k}"
         while name in names:
-            copies += 1
-            name, renamed = f"{field or f'x{k}'}.{copies}", True
+            copies[wanted] += 1
+            name = f"{wanted}.{copies[wanted]}"
         names[name] = field
-    return names, ("Columns of the same name were numbered.",) * renamed
+    return names, ("Columns of the same name were numbered.",) * (copies.total() > 0)
 
 
-def _is_header(first, block):
+def _is_header(rows):
     """Whether a row has a name above a column of numbers, or a target's name, or words alone that are not repeated."""
-
-    def below(k):
-        return block.column(k, _SAMPLE_ROWS)[1:]
-
-    if len(block.lines) == 1:
-        return not any(map(_is_number, first))
-    plain = [field not in MISSING and not _is_number(field) for field in first]
-    if any(plain[k] and _all_numbers(below(k)) for k in range(len(first))):
+    first, below = rows[0], rows[1:]
+    if not below:
+        return not any(map(spelling.is_number, first))
+    width = max(map(len, rows))
+    columns = [[row[k] for row in below if k < len(row)] for k in range(width)]
+    plain = [field not in MISSING and not spelling.is_number(field) for field in first]
+    if any(plain[k] and _all_numbers(columns[k]) for k in range(len(first))):
         return True
-    columns = [below(k) for k in range(max(block.widths[:_SAMPLE_ROWS]))]
     values_below = set().union(*columns)  # "y" may also stand for yes
     if any(field.lower() in TARGET_NAMES and field not in values_below for field in first):
         return True
@@ -498,10 +240,359 @@ def _is_header(first, block):
     return len(set(first)) == len(first) and all(plain) and not repeated
 
 
-def _is_number(field):
-    return to_number(field) is not None
-
-
 def _all_numbers(fields):
     present = [field for field in fields if field not in MISSING_NUMBERS]
-    return bool(present) and all(map(_is_number, present))
+    return bool(present) and all(map(spelling.is_number, present))
+
+
+# ---------------------------------------------------------------------- with care
+
+
+class Row(NamedTuple):
+    """A row of fields, without quotes and the blanks around them."""
+
+    fields: list
+    line: int
+    n_lines: int
+    end: int  # where the next row begins
+
+
+def _pattern(delimiter):
+    """Return the pattern of one field: in quotes or not, and what ends it."""
+    blank = b" " if delimiter == b"\t" else b"[ \t]"
+    if delimiter == BLANKS:
+        bare, apart = rb"[^ \t\r\n]", rb"[ \t]++(?![\r\n]|\Z)"
+    else:
+        bare, apart = rb"[^\r\n" + re.escape(delimiter) + b"]", re.escape(delimiter)
+    return re.compile(
+        b"%s*+(?:\"((?:[^\"]++|\"\")*+)\"%s|((?!\")%s*+))(?:(%s)|%s*+(\r?\n|\\Z))"
+        % (blank, b"" if delimiter == BLANKS else blank + b"*+", bare, apart, blank)
+    )  # fmt: skip
+
+
+def _rows(text, delimiter, name, lines_before):
+    """Yield the rows of a text, blank lines left out; raise an error for the line in which quotes or ends are wrong."""
+    field, position, line = _pattern(delimiter), 0, lines_before + 1
+    while position < len(text):
+        end = text.find(b"\n", position)
+        end = len(text) if end < 0 else end
+        content = text[position:end].removesuffix(b"\r") if end < len(text) else text[position:end]
+        if b'"' in content:
+            row = _quoted_row(text, position, field, name, line)
+        else:
+            if b"\r" in content:
+                raise DataError(f"{name}, line {line}: {LONE_CR}.")
+            if delimiter == BLANKS:
+                fields = content.translate(bytes.maketrans(b"\t", b" ")).split(b" ")
+                fields = [part for part in fields if part]
+            else:
+                fields = [part.strip(b" \t") for part in content.split(delimiter)]
+            row = Row(fields if any(fields) or len(fields) > 1 else [], line, 1, min(end + 1, len(text)))
+        position, line = row.end, line + row.n_lines
+        if row.fields:
+            yield row
+
+
+def _quoted_row(text, position, field, name, line):
+    fields, start, closed = [], position, False
+    while not closed:
+        found = field.match(text, position)
+        if found is None:
+            raise DataError(f"{name}, line {line}: {_why(text, position)}.")
+        quoted, bare, apart, _ = found.groups()
+        fields.append((quoted.replace(b'""', b'"') if quoted is not None else bare).strip(b" \t"))
+        position, closed = found.end(), apart is None
+    n_lines = text.count(b"\n", start, position)
+    return Row(fields, line, n_lines, position)
+
+
+def _why(text, position):
+    """Say why no field begins here."""
+    opened = re.compile(rb'[ \t]*+"').match(text, position)
+    if opened is None:
+        return LONE_CR
+    closed = re.compile(rb'(?:[^"]++|"")*+"').match(text, opened.end())
+    return _BROKEN_OFF if closed is None else _AFTER_QUOTE
+
+
+def check_text(text, lines_before, name):
+    """Raise an error for the line of the first byte that is not UTF-8, or is zero."""
+    if not text.isascii():
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            line = lines_before + text.count(b"\n", 0, error.start) + 1
+            raise NotUTF8(
+                f"{name}, line {line}: byte {text[error.start]:#04x} is not UTF-8; name the file's encoding "
+                "(--encoding), or save it as UTF-8 text.",
+                line,
+            ) from None
+    zero = text.find(b"\0")
+    if zero >= 0:
+        line = lines_before + text.count(b"\n", 0, zero) + 1
+        raise DataError(f"{name}, line {line}: expected text, got a zero byte.")
+
+
+def _rewritten(opened, name, dialect, width):
+    """Return all rows as Arrow wants them; raise an error that names the line if some row cannot be read."""
+    with opened() as file:
+        file.read(dialect.offset)
+        text = file.read()
+    check_text(text, dialect.lines, name)
+    delimiter = b"\t" if dialect.delimiter == BLANKS else dialect.delimiter
+    special = re.compile(b'["\n\r' + re.escape(delimiter) + b"]")
+    lines = []
+    for row in _rows(text, dialect.delimiter, name, dialect.lines):
+        if len(row.fields) != width:
+            raise DataError(f"{name}, line {row.line}: expected {counted(width, 'field')}, got {len(row.fields)}.")
+        fields = [b'"%s"' % f.replace(b'"', b'""') if special.search(f) else f for f in row.fields]
+        lines.append(delimiter.join(fields) or b'""')
+    return b"\n".join(lines), dialect._replace(delimiter=delimiter, offset=0, quoted=True)
+
+
+# ---------------------------------------------------------------------- with Arrow
+
+
+class OddError(Exception):
+    """A file has what Arrow is not strict about."""
+
+
+class QuotesError(Exception):
+    """A file has quotes, although its first rows have none."""
+
+
+class _Strict:
+    """An open file of bytes in which every quote opens or closes a field, and nothing else is odd.
+
+    A quote opens where one is due, behind a delimiter or at the beginning of a line; the next one closes, before a
+    delimiter or an end of the line. Two in a row within quotes close and open, and stand for one.
+    """
+
+    closed = False
+
+    def __init__(self, file, layout):
+        dialect = layout.dialect
+        self._file, self._quoted = file, dialect.quoted
+        self._before = np.zeros(256, dtype=bool)
+        self._before[[dialect.delimiter[0], _LF, _QUOTE]] = True
+        self._behind = self._before.copy()
+        self._behind[_CR] = True
+        self._last, self._open = b"\n", False
+        self._file.read(dialect.offset)
+
+    def read(self, size=-1):
+        """Read some bytes; raise an error if something among them is odd."""
+        chunk = self._file.read(size)
+        if b"\0" in chunk:
+            raise OddError
+        if self._last[-1] == _CR and chunk[:1] != b"\n":
+            raise OddError
+        if b"\r" in chunk and chunk.count(b"\r") - chunk.endswith(b"\r") > chunk.count(b"\r\n"):
+            raise OddError
+        if self._quoted:
+            self._check_quotes(chunk)
+        elif b'"' in chunk:
+            raise QuotesError
+        self._last = chunk[-1:] or b"\n"
+        return chunk
+
+    def _check_quotes(self, chunk):
+        if not chunk and self._open:
+            raise OddError
+        text = np.frombuffer(self._last + chunk + b"\n" * (not chunk), dtype=np.uint8)
+        quotes = np.flatnonzero(text == _QUOTE)
+        # The last quote of a chunk is known to close only when the next chunk is here.
+        pending = len(quotes) > 0 and quotes[0] == 0
+        opens = np.arange(len(quotes)) % 2 == ((self._open ^ pending) if pending else self._open)
+        first = quotes[opens & (quotes > 0)]
+        last = quotes[~opens & (quotes < len(text) - 1)]
+        if not (self._before[text[first - 1]].all() and self._behind[text[last + 1]].all()):
+            raise OddError
+        self._open ^= bool((len(quotes) - pending) % 2)
+
+    def close(self):
+        """Close the file."""
+        self._file.close()
+
+
+def read_rows(opened, name, layout):
+    """Return columns by their place: :class:`Chunks` of numbers, or text as Arrow has it."""
+    pa = needed_pyarrow(name, "CSV files need")
+    try:
+        if layout.dialect.delimiter == BLANKS:
+            raise OddError
+        try:
+            return _arrow_rows(opened, layout)
+        except QuotesError:
+            return _arrow_rows(opened, layout._replace(dialect=layout.dialect._replace(quoted=True)))
+    except (OddError, pa.ArrowInvalid):
+        content, dialect = _rewritten(opened, name, layout.dialect, len(layout.names))
+    if not content:
+        raise DataError(f"{name}: the file has no rows below its first line.")
+    return _arrow_rows(lambda: io.BytesIO(content), layout._replace(dialect=dialect))
+
+
+def _arrow_rows(opened, layout):
+    import pyarrow as pa
+
+    numbers, block = set(layout.numbers), _BLOCK
+    while True:
+        try:
+            columns, odd = _arrow_columns(opened, layout, numbers, block)
+        except pa.ArrowInvalid as error:
+            found = _NO_DOUBLE.search(str(error))
+            if found is not None:
+                numbers -= _no_numbers(opened, layout, numbers, block) | {int(found[1])}
+                continue
+            if "straddling" not in str(error) or block >= 1 << 30:
+                raise
+            block *= 8
+            continue
+        if not odd:
+            return columns
+        numbers -= odd
+
+
+def _options(layout, types, block):
+    import pyarrow.csv as arrow_csv
+
+    width = len(layout.names)
+    words = sorted(MISSING_NUMBERS)
+    return {
+        "read_options": arrow_csv.ReadOptions(column_names=list(map(str, range(width))), block_size=block),
+        "parse_options": arrow_csv.ParseOptions(
+            delimiter=layout.dialect.delimiter.decode(), newlines_in_values=layout.dialect.quoted
+        ),
+        "convert_options": arrow_csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(types),
+            null_values=[*words, *(f" {word}" for word in words)],
+            decimal_point=layout.dialect.point,
+        ),
+    }
+
+
+def _arrow_columns(opened, layout, numbers, block):
+    """Return all columns, and the places of those of numbers that hold something infinite or odd."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+
+    words, few = pa.string(), pa.dictionary(pa.int32(), pa.string())
+    types = {str(k): words if k in layout.distinct else few for k in range(len(layout.names))}
+    types |= {str(k): pa.float64() for k in numbers}
+    with opened() as file:
+        table = arrow_csv.read_csv(_Strict(file, layout), **_options(layout, types, block))
+    columns, odd = {k: table.column(k) for k in range(len(types))}, set()
+    for k in sorted(numbers):
+        parts = []
+        for part in columns[k].chunks:
+            parts.append(part.to_numpy(zero_copy_only=False))
+            if np.count_nonzero(~np.isfinite(parts[-1])) != part.null_count:
+                odd.add(k)
+        columns[k] = Chunks(parts)
+    return columns, odd
+
+
+def _no_numbers(opened, layout, numbers, block):
+    """Return which of the columns hold something that is no number, in one pass."""
+    import pyarrow as pa
+    import pyarrow.csv as arrow_csv
+
+    found, types = set(), {str(k): pa.string() for k in sorted(numbers)}
+    with opened() as file, arrow_csv.open_csv(_Strict(file, layout), **_options(layout, types, block)) as parts:
+        for part in parts:
+            for k in sorted(numbers - found):
+                if _first_word(part.column(str(k)).unique(), layout.dialect.point) is not None:
+                    found.add(k)
+    return found
+
+
+def _first_word(levels, point):
+    """Return the first of different texts that is no number, or None."""
+    known = spelling.missing_among(levels) | ~np.isnan(spelling.numbers_among(levels, point))
+    return None if known.all() else levels[int(np.argmin(known))].as_py()
+
+
+# ---------------------------------------------------------------------- what text stands for
+
+
+class _Columns:
+    """Says of each column what it holds, and what there is to say about that."""
+
+    def __init__(self, opened, name, layout, told, asked):
+        self.notes = layout.notes
+        self._opened, self._name, self._dialect = opened, name, layout.dialect
+        self._told, self._asked = told, asked
+
+    def finish(self, column, k, values):
+        """Return columns by their names, and how column k was read."""
+        if isinstance(values, Chunks):
+            how = spelling.Numbers(self._dialect.point)
+            self._say_commas(how, any(map(len, values.parts)))
+            return {column: values}, how
+        how = spelling.Words() if column in self._asked else self._told.get(column)
+        present = values.levels.filter(mask_of(~spelling.missing_among(values.levels)))
+        if how is None:
+            commas = self._dialect.delimiter != b","
+            how = spelling.guessed(present, commas) if len(present) else spelling.Numbers()
+            self._say_commas(how, len(present))
+        if isinstance(how, spelling.Words):
+            made = leave_out(values, MISSING)
+            if column not in self._asked | self._told.keys():
+                self._remark(column, made)
+            return {column: made}, how
+        return self._spread(column, k, how, values, present), how
+
+    def _spread(self, column, k, how, values, present):
+        made, bad = spelling.applied(column, how, values.levels)
+        if bad is not None:
+            where = f"{self._name}, line {self._line(k, bad)}"
+            raise DataError(
+                f"{where}: the column {column!r} was read as {how.described()} for the model, and {bad[:40]!r} is not "
+                "one."
+            )
+        infinite = np.flatnonzero(np.isinf(next(iter(made.values()))))
+        if len(infinite):
+            line = self._line(k, values.levels[int(infinite[0])].as_py())
+            raise DataError(f"{self._name}, line {line}: the column {column!r} has an infinite value.")
+        if column not in self._told and len(present):
+            said = spelling.sentence(column, how, made, present)
+            self.notes += (said,) if said else ()
+        return {name: np.append(part, np.nan)[values.codes] for name, part in made.items()}
+
+    def _line(self, k, text):
+        with self._opened() as file:
+            file.read(self._dialect.offset)
+            content = file.read()
+        rows = _rows(content, self._dialect.delimiter, self._name, self._dialect.lines)
+        return next(row.line for row in rows if row.fields[k].decode() == text)
+
+    def _say_commas(self, how, any_value):
+        said = "Commas within numbers were taken as decimal points."
+        if (
+            isinstance(how, spelling.Numbers)
+            and how.plain
+            and how.point == ","
+            and any_value
+            and said not in self.notes
+        ):
+            self.notes += (said,)
+
+    def _remark(self, column, made):
+        """Say so if a few words alone make text of a column of numbers."""
+        import pyarrow as pa
+
+        some = made.codes[:_SOME_ROWS]
+        some = made.levels.take(pa.array(some[some >= 0]))
+        if np.isnan(spelling.numbers_among(some)).mean() > 0.5 if len(some) else not len(made.levels):
+            return  # plainly text, and how many different values it has
+        word = np.isnan(spelling.numbers_among(made.levels))
+        counts = np.bincount(made.codes + 1, minlength=len(word) + 1)[1:]
+        known, others = int(counts.sum()), int(counts[word].sum())
+        if word.all() or others >= _FEW_WORDS * known:
+            return
+        first = made.codes[np.argmax(np.append(word, False)[made.codes])]
+        self.notes += (
+            f"The column {column!r} was read as text, for {others} of its {known} values "
+            f"{'is no number' if others == 1 else 'are no numbers'}, such as {made.levels[int(first)].as_py()!r}.",
+        )

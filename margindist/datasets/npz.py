@@ -1,82 +1,65 @@
-"""NPZ files: nothing pickled is loaded, and nothing is allocated that the file does not hold."""
+"""NPZ files: nothing pickled is loaded, and no more is unpacked than is allowed."""
 
-import math
 import zipfile
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.lib import format as npy
 
-from margindist.datasets.dataset import DataError, Dataset, check_labels, one_sentence
+from margindist.datasets.dataset import DataError, Dataset, check_labels, one_sentence, refuse_beyond
 
-READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
-_BEST_COMPRESSION = {zipfile.ZIP_STORED: 1, zipfile.ZIP_DEFLATED: 1032}  # what DEFLATE can reach at most
 _MOST_COLUMNS = np.iinfo(np.int32).max
 _CSR = ("data", "indices", "indptr", "shape")
 _NUMBERS = "iufb"
 
 
-def read_npz(path, label, target=None):
-    """Read an NPZ file with ``X`` or ``data, indices, indptr, shape``, and ``y``."""
+def read_npz(path, label, target, most):
+    """Read an NPZ file with ``X`` or ``data, indices, indptr, shape``, and ``y``, of at most so many bytes."""
     key = "y" if target is None else target
-    with one_sentence(path.name), zipfile.ZipFile(path) as archive:
-        stored = _Stored(archive, path.name)
-        if "X" not in stored and not all(part in stored for part in _CSR):
-            raise DataError(
-                f"{path.name}: expected the arrays X, or data, indices, indptr and shape, and y; got {stored.listed()}."
-            )
-        if key is not False and key not in stored:
-            raise DataError(f"{path.name}: there is no array {key!r}; got {stored.listed()}.")
-        X = _dense(stored) if "X" in stored else _sparse(stored)
-        if np.isinf(X.data if sp.issparse(X) else X).any():
-            raise DataError(f"{path.name}: X has infinite values.")
-        y = None if key is False else _labels(stored, key, X.shape[0])
-        splits = _splits(stored, X.shape[0]) if "train" in stored and "test" in stored else None
-        names = _feature_names(stored, X.shape[1]) if "feature_names" in stored else ()
+    with one_sentence(path.name):
+        with zipfile.ZipFile(path) as archive:
+            refuse_beyond(most, sum(member.file_size for member in archive.infolist()), path.name)
+        with np.load(path, allow_pickle=False) as stored:
+            return _dataset(_Stored(stored, path.name), path, label, key)
+
+
+def _dataset(stored, path, label, key):
+    if "X" not in stored.keys and not all(part in stored.keys for part in _CSR):
+        raise DataError(
+            f"{path.name}: expected the arrays X, or data, indices, indptr and shape, and y; got {stored.listed()}."
+        )
+    if key is not False and key not in stored.keys:
+        raise DataError(f"{path.name}: there is no array {key!r}; got {stored.listed()}.")
+    X = _dense(stored) if "X" in stored.keys else _sparse(stored)
+    if np.isinf(X.data if sp.issparse(X) else X).any():
+        raise DataError(f"{path.name}: X has infinite values.")
+    y = None if key is False else _labels(stored, key, X.shape[0])
+    splits = _splits(stored, X.shape[0]) if {"train", "test"} <= stored.keys else None
+    names = _feature_names(stored, X.shape[1]) if "feature_names" in stored.keys else ()
     if not names and not sp.issparse(X):
         names = tuple(f"x{k}" for k in range(X.shape[1]))
     return Dataset(label, X, y, names, key or "", splits, str(path), ())
 
 
 class _Stored:
-    """The arrays of an archive, each checked before it is read."""
+    """The arrays of an archive, each checked when it is read."""
 
-    def __init__(self, archive, name):
-        self.name = name
-        self._archive = archive
-        members = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-        self._members = {info.filename.removesuffix(".npy"): info for info in members}
-        if len(self._members) < len(members):
-            raise DataError(f"{name}: two arrays have the same name.")
-
-    def __contains__(self, key):
-        return key in self._members
+    def __init__(self, arrays, name):
+        self.name, self._arrays = name, arrays
+        self.keys = set(arrays.files)
 
     def listed(self):
         """Return the names of all arrays."""
-        return ", ".join(self._members) or "none"
+        return ", ".join(self._arrays.files) or "none"
 
     def read(self, key, kinds, what, n_dimensions):
         """Return an array of these kinds of numbers or text, ``what`` in words, in this machine's byte order."""
-        member = self._members[key]
-        best = _BEST_COMPRESSION.get(member.compress_type)
-        if best is None or member.file_size > best * member.compress_size:
-            raise DataError(f"{self.name}: the array {key!r} cannot be unpacked to the size it declares.")
-        with self._archive.open(member) as file:
-            version = npy.read_magic(file)
-            if version not in READ_HEADER:
-                raise DataError(f"{self.name}: the array {key!r} is stored in version {version} of NPY, not 1 or 2.")
-            shape, by_columns, dtype = READ_HEADER[version](file)
-            if dtype.kind not in kinds or len(shape) != n_dimensions:
-                raise DataError(f"{self.name}: expected {key} to be {what}, got {dtype} of shape {shape}.")
-            if n_dimensions == 2 and 0 in shape:
-                raise DataError(f"{self.name}: expected {key} to have rows and columns, got the shape {shape}.")
-            size = math.prod(shape) * dtype.itemsize
-            if size != member.file_size - file.tell() or not dtype.itemsize:
-                raise DataError(f"{self.name}: the array {key!r} declares {dtype} of shape {shape}, which it is not.")
-            content = file.read()
-        values = np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if by_columns else "C")
-        return values.astype(dtype.newbyteorder("="), copy=False)
+        values = self._arrays[key]
+        if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds or values.ndim != n_dimensions:
+            found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "no array"
+            raise DataError(f"{self.name}: expected {key} to be {what}, got {found}.")
+        if n_dimensions == 2 and 0 in values.shape:
+            raise DataError(f"{self.name}: expected {key} to have rows and columns, got the shape {values.shape}.")
+        return values.astype(values.dtype.newbyteorder("="), copy=False)
 
     def indices(self, key, below, n_dimensions=1):
         """Return an array of whole numbers from 0 on as int64."""

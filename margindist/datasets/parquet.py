@@ -12,10 +12,11 @@ from margindist.datasets.dataset import (
     feature_table,
     labels_of,
     one_sentence,
-    order_levels,
+    refuse_beyond,
+    text_column,
 )
 from margindist.datasets.sources import Stamp, files_in
-from margindist.datasets.spelled import date_parts, date_sentence
+from margindist.datasets.spelling import date_parts, date_sentence
 from margindist.spaces.partitions import Piece
 
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")  # the row names that pandas stores beside the columns
@@ -26,9 +27,12 @@ _MOST_CATEGORIES = 50  # columns that a column of text becomes at most
 _USES = {"target": "labels", "weight": "numbers"}
 
 
-def read_parquet(path, name):
-    """Read all columns of a file as a :class:`Table`."""
-    stored = _pyarrow_parquet(name).read_table(path)
+def read_parquet(path, name, most):
+    """Read all columns of a file, of at most so many bytes, as a :class:`Table`."""
+    pq = _pyarrow_parquet(name)
+    with pq.ParquetFile(path) as file:
+        refuse_beyond(most, 8 * file.metadata.num_rows * file.metadata.num_columns, name)
+        stored = file.read()
     kinds = _column_kinds(stored.schema)
     if len(kinds) < len([field for field in stored.schema.names if not _PANDAS_INDEX.fullmatch(field)]):
         raise DataError(f"{name}: two columns have the same name.")
@@ -41,7 +45,7 @@ def read_parquet(path, name):
             columns |= parts
             notes.append(date_sentence(column, parts))
         elif kind == "text":
-            columns[column] = _text(stored[column])
+            columns[column] = text_column(stored[column])
         elif kind is not None:
             columns[column] = np.array(_numbers(stored[column]), dtype=np.float64)
             if np.isinf(columns[column]).any():
@@ -171,7 +175,7 @@ class ParquetSource:
         texts = [name for name in self._columns if name not in names]
         table = file.read_row_groups(groups, columns=texts)
         place = {name: k for k, name in enumerate(names)}
-        columns = [numbers[:, place[name]] if name in place else _text(table[name]) for name in self._columns]
+        columns = [numbers[:, place[name]] if name in place else text_column(table[name]) for name in self._columns]
         return feature_table(tuple(self._columns), columns)
 
     def where(self, i):
@@ -213,7 +217,7 @@ def _pyarrow_parquet(path):
         import pyarrow.parquet as pq
     except ImportError:
         raise DataError(
-            f"{path}: Parquet files need pyarrow: install it with pip install 'margindist[parquet]'."
+            f"{path}: Parquet files need pyarrow: install it with pip install 'margindist[files]'."
         ) from None
     return pq
 
@@ -269,12 +273,6 @@ def _numbers(column):
     return values.to_numpy(zero_copy_only=False)
 
 
-def _text(column):
-    encoded = _plain(column).dictionary_encode()
-    codes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-    return order_levels(codes, encoded.dictionary.to_pylist())
-
-
 def _label_column(column, name, where):
     if column.null_count:
         raise DataError(
@@ -282,7 +280,7 @@ def _label_column(column, name, where):
             "leave these rows out of the file."
         )
     if _column_kind(column.type) == "text":
-        return labels_of(_text(column))
+        return labels_of(text_column(column))
     labels = _numbers(column).astype(np.float64)
     if np.isnan(labels).any():
         raise DataError(f"{where}: the target column {name!r} has nan; leave these rows out of the file.")

@@ -7,7 +7,7 @@ import lzma
 import os
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -19,10 +19,11 @@ from margindist.datasets.dataset import (
     Table,
     check_labels,
     one_sentence,
+    refuse_beyond,
     table_to_dataset,
+    unpacked_bound,
 )
-from margindist.datasets.delimited import read_delimited
-from margindist.datasets.fields import BOM, NotUTF8
+from margindist.datasets.delimited import BOM, NotUTF8, read_delimited
 from margindist.datasets.npz import read_npz
 from margindist.datasets.parquet import read_parquet
 from margindist.datasets.svmlight import read_svmlight
@@ -45,6 +46,7 @@ FILE_ENDINGS = (
     *(f"{inner}{outer}" for inner in ("", ".csv", ".svm", ".libsvm", ".arff") for outer in _OPENERS),
     "",
 )
+_HEAD, _HEAD_LINES, _CHUNK = 1 << 16, 20, 1 << 20
 _MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 # Formats that are not read: whether they may be ZIP files, endings, first bytes, what they are, how pandas reads them.
 _OTHER_FORMATS = (
@@ -67,6 +69,8 @@ def read_file(
     target: str | int | bool | None = None,
     text: Iterable[str] = (),
     encoding: str | None = None,
+    spellings: Mapping[str, Mapping[str, str]] | None = None,
+    max_unpacked: str | int | None = None,
 ) -> Dataset:
     r"""Read a data set from a CSV, Parquet, LIBSVM/svmlight, ARFF or NPZ file.
 
@@ -86,6 +90,12 @@ def read_file(
         Columns of a delimited file to read as text, whatever they hold: 007 stays 007.
     encoding : str, default=None
         Of a text file, as Python names it. None recognises UTF-8, UTF-16 and cp1252.
+    spellings : mapping, default=None
+        How columns of a delimited file are to be read, as :attr:`Dataset.spellings` of another file has it. A value
+        that does not fit is an error. Columns that are not mentioned are guessed.
+    max_unpacked : str or int, default=None
+        The most memory that a compressed, Parquet, Feather or NPZ file may become, such as "16GB"; a small file can be
+        made to become very much. None is what MARGINDIST_MAX_UNPACKED says, or 4 GB.
 
     Returns
     -------
@@ -105,7 +115,7 @@ def read_file(
     A column whose values are all numbers as people write them (1,234.50, 12 %, $5, 1.234,5) or dates (2024-12-31,
     31.12.2024 23:59) is read as numbers: a date as its days since 1970, year, month, day, weekday (Monday is 1) and
     hour. ``n/a`` and the like are missing, and so is a dash among numbers. LIBSVM text is read in blocks: the peak in
-    memory is the arrays and a few MB.
+    memory is the arrays and a few MB. Text is read by Arrow (``pip install 'margindist[files]'``).
 
     Examples
     --------
@@ -133,8 +143,10 @@ def read_file(
     head = _head(opened, name)
     ending = "" if path is None else path.suffix.lower()
     unpack = _OPENERS.get(ending) or next((opener for magic, opener in _MAGIC.items() if head.startswith(magic)), None)
+    most = unpacked_bound(max_unpacked)
     if unpack is not None:
-        opened = partial(unpack, path, "rb") if path is not None else lambda: unpack(io.BytesIO(content), "rb")
+        packed = opened
+        opened = lambda: io.BufferedReader(_Unpacked(unpack(packed(), "rb"), most, name), _CHUNK)  # noqa: E731
         head = _head(opened, name)
     inner = Path(path.stem if ending in _OPENERS else path.name) if path is not None else Path()
     _refuse_other_formats(inner.suffix.lower(), head, name)
@@ -146,13 +158,13 @@ def read_file(
         if path is None:
             raise DataError(f"{name}: {kind} files are not read from the standard input; name the file instead.")
     if kind == "npz":
-        return read_npz(path, label, target)
+        return read_npz(path, label, target, most)
     source = name if path is None else str(path)
     if kind == "parquet":
         with one_sentence(name):
-            table = read_parquet(path, name)
+            table = read_parquet(path, name, most)
     else:
-        found = _read_text(kind, opened, head, name, target, text, encoding)
+        found = _read_text(kind, opened, head, name, encoding, target=target, text=text, spellings=spellings)
         if kind == "svmlight":
             X, y, notes = found
             return Dataset(label, X, y, (), "label", None, source, notes)
@@ -160,7 +172,7 @@ def read_file(
     return table_to_dataset(table, target=target, name=label, file=name, source=source)
 
 
-def _read_text(kind, opened, head, name, target, text, encoding):
+def _read_text(kind, opened, head, name, encoding, **options):
     """Read a text format, from whatever encoding."""
     notes = ()
     told = encoding
@@ -172,13 +184,13 @@ def _read_text(kind, opened, head, name, target, text, encoding):
         if encoding is None:
             notes = (f"The text was read as {told.upper()}.",)
     try:
-        return _with_notes(_parse(kind, opened, head, name, target, text), notes)
+        return _with_notes(_parse(kind, opened, head, name, **options), notes)
     except NotUTF8 as error:
         if encoding is not None or kind == "svmlight" or not text_encoding.is_cp1252(opened):
             raise
         line = error.line
     opened = text_encoding.recoded(opened, "cp1252", name)
-    found = _parse(kind, opened, _head(opened, name), name, target, text)
+    found = _parse(kind, opened, _head(opened, name), name, **options)
     letters = _letters_of(opened, line)
     notes = (
         f"The text is not UTF-8 and was read as cp1252 (Western European Windows): line {line} has {letters!r}. "
@@ -187,13 +199,13 @@ def _read_text(kind, opened, head, name, target, text, encoding):
     return _with_notes(found, notes)
 
 
-def _parse(kind, opened, head, name, target, text):
+def _parse(kind, opened, head, name, target, text, spellings):
     with one_sentence(name):
         if kind == "svmlight":
             return _read_svmlight(opened, name, target)
         if kind == "arff":
             return read_arff(opened, name)
-        return read_delimited(opened, name, head, text)
+        return read_delimited(opened, name, head, text, spellings)
 
 
 def _with_notes(found, notes):
@@ -231,10 +243,33 @@ def _refuse_wrappings(ending, head, name):
         raise DataError(f"{name}: expected data, got a web page; was the download refused?")
 
 
+class _Unpacked(io.RawIOBase):
+    """What a packed file holds, up to a bound."""
+
+    def __init__(self, file, most, name):
+        self._file, self._most, self._name = file, most, name
+        self._size = 0
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        size = self._file.readinto(buffer)
+        self._size += size
+        refuse_beyond(self._most, self._size, self._name)
+        return size
+
+    def close(self):
+        self._file.close()
+        super().close()
+
+
 def _head(opened, name):
-    """Return the first bytes of a file; raise an error if there are none."""
+    """Return the first bytes of a file, several lines if possible; raise an error if there are none."""
     with one_sentence(name), opened() as file:
-        head = file.read(1 << 16)
+        head = file.read(_HEAD)
+        while head.count(b"\n") < _HEAD_LINES and len(head) < _CHUNK and (more := file.read(_HEAD)):
+            head += more
     if not head:
         raise DataError(f"{name}: the file is empty.")
     return head

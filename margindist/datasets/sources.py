@@ -14,18 +14,17 @@ change must stay what they were when the file was first looked at: an optimum of
 import math
 import mmap
 import os
-import re
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
 
-from margindist.datasets.dataset import DataError, one_sentence
-from margindist.datasets.npz import READ_HEADER
+from margindist.datasets.dataset import DataError, one_sentence, parse_bytes
 from margindist.datasets.svmlight import LARGE, as_csr, read_entries, whole_labels
 from margindist.spaces.partitions import Piece
 
+_READ_HEADER = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 PART_BYTES = 1 << 26  # of numbers in a part, unless told otherwise
 STATE_BYTES = 45  # that a solver for two classes keeps per row: labels, weights, margins, multipliers, slacks
 SPARE_BYTES = 10**9  # for copies of the rows that a solver works on most, unless told otherwise
@@ -122,7 +121,7 @@ class Split(NamedTuple):
                 raise DataError(
                     f"Partitions: rows_per_partition must be None or a positive integer, got {rows_per_partition!r}."
                 )
-        return cls(rows_per_partition, None if memory is None else parse_bytes(memory))
+        return cls(rows_per_partition, None if memory is None else parse_bytes(memory, "Partitions: memory"))
 
     def step(self, n_rows, row_bytes):
         """Return the rows of a part, of so many in all that take so many bytes each."""
@@ -158,14 +157,6 @@ class Split(NamedTuple):
             )
 
 
-def parse_bytes(size):
-    """Return a size in bytes: 2GB, 500 MB, 1.5g or a number."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?B)?\s*", str(size), flags=re.IGNORECASE)
-    if found is None:
-        raise DataError(f"Partitions: memory must be a size such as 500MB or 2GB, got {size!r}.")
-    return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
-
-
 def kept_dtype(dtype):
     """Return the type of numbers that stand for these: float32 for itself, float64 for all others."""
     return np.dtype(np.float32 if dtype in (np.float32, np.float16) else np.float64)
@@ -189,9 +180,9 @@ class NpyFile(NamedTuple):
         stamp = Stamp.of(path)
         with one_sentence(stamp.path), open(path, "rb") as file:
             version = npy.read_magic(file)
-            if version not in READ_HEADER:
+            if version not in _READ_HEADER:
                 raise DataError(f"{stamp.path}: the file is stored in version {version} of NPY, not 1 or 2.")
-            shape, by_columns, dtype = READ_HEADER[version](file)
+            shape, by_columns, dtype = _READ_HEADER[version](file)
             offset = file.tell()
         if len(shape) != n_dimensions or dtype.hasobject or dtype.kind not in "iufbU":
             words = {1: "one number or text per row", 2: "numbers in rows and columns"}[n_dimensions]
