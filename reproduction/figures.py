@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from margindist.files import written_whole
 from margindist.margins import method_styles
 from margindist.margins.palette import SETTINGS
+from reproduction.claims import READINGS, margin_curves
 from reproduction.findings import Findings
 
 _MOST_PANELS = 20
@@ -39,7 +41,11 @@ def _drawings(found: Findings) -> list[tuple[str, str, Callable]]:
     if kind == "margins":
         histogram = found.experiment.settings.get("y") == "frequency"
         what = "Histograms" if histogram else "Cumulative frequency"
-        return [("", f"{what} of the margins of the training rows, weights of length one.", _margins)]
+        readings = found.experiment.verdict.get("readings", READINGS[1:])
+        return [
+            (suffix, f"{what} of the margins of the training rows, {reading}.", partial(_margins, reading=reading))
+            for suffix, reading in zip(("", "-geometric"), readings)
+        ]
     if kind == "time":
         return [("", "Processor seconds, mean over splits.", _times)]
     if kind == "influence":
@@ -179,21 +185,21 @@ def _classes(found, plt):
 # ---------------------------------------------------------------------- figures
 
 
-def _margins(found, plt):
-    results = found.first_splits
-    panels = [line for line in found.experiment.data if any(key == line.key for key, _ in results)][:_MOST_PANELS]
+def _margins(found, plt, reading):
+    curves = margin_curves(found, reading)
+    panels = [line for line in found.experiment.data if any(key == line.key for key, _ in curves)][:_MOST_PANELS]
     if not panels:
         return False
     styles, histogram = _styles(found), found.experiment.settings.get("y") == "frequency"
     figure, axes = _grid(plt, len(panels), most_columns=3 if histogram else 5)
     for ax, line in zip(axes, panels):
-        for key in [key for key in found.labels if (line.key, key) in results]:
-            quantiles = np.asarray(results[line.key, key].detail["quantiles"])
+        for key in [key for key in found.labels if (line.key, key) in curves]:
+            quantiles = curves[line.key, key]
             levels = np.linspace(0.0, 1.0, len(quantiles))
             if histogram:
                 sample = np.interp((np.arange(1000) + 0.5) / 1000, levels, quantiles)
                 heights, edges = np.histogram(sample, bins=30)
-                ax.stairs(heights / 1000, edges, color=styles[key]["color"], label=styles[key]["label"])
+                ax.stairs(heights / 1000, edges, **styles[key])
             else:
                 ax.plot(quantiles[::2], levels[::2], linewidth=1.0, **styles[key])
         ax.axvline(0.0, color="0.7", linewidth=0.5, zorder=0)
@@ -228,15 +234,24 @@ def _influence(found, plt):
     names = found.experiment.settings["vary"]
     if not methods:
         return False
-    _, axes = plt.subplots(len(methods), len(names), figsize=(2.6 * len(names), 2.2 * len(methods)), squeeze=False)
+    lines = [line for line in found.experiment.data if any(key[2] == line.key for key in curves)]
+    printed = [line.printed for line in lines]
+    styles = {line.key: (style.color, style.linestyle) for line, style in zip(lines, method_styles(printed))}
+    size = 2.6 * len(names), 2.2 * len(methods) + 1.0
+    figure, axes = plt.subplots(len(methods), len(names), figsize=size, squeeze=False)
     for row, method in zip(axes, methods):
         for ax, name in zip(row, names):
-            for key, (values, accuracies) in curves.items():
-                if key[:2] == (method.key, name):
-                    ax.plot(values, accuracies, marker=".", markersize=2, linewidth=0.8)
+            for line in lines:
+                if (method.key, name, line.key) in curves:
+                    color, linestyle = styles[line.key]
+                    ax.plot(
+                        *curves[method.key, name, line.key], marker=".", markersize=2, linewidth=0.8, color=color,
+                        linestyle=linestyle, label=line.printed,
+                    )  # fmt: skip
             ax.set_xscale("log", base=2 if name != "C" else 10)
             ax.set(xlabel=name if name != "C" else _label_of_C(method), ylim=(0.5, 1.0))
         row[0].set_ylabel(f"{method.label}\ntest accuracy")
+    _legend(figure, axes[0, 0], columns=6)
     return True
 
 

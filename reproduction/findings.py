@@ -10,6 +10,9 @@ from margindist.runs import statistics
 from margindist.runs.store import Result
 from reproduction.declarations import DataSet, Experiment
 
+_FEWEST_SETS = 6  # on five, Wilcoxon's test cannot reach 5 % whatever the differences
+_FEWEST_SPLITS = 3
+
 
 class Entry(NamedTuple):
     """One line and column of a table: our scores by split, and what was printed."""
@@ -143,7 +146,8 @@ def findings(experiment: Experiment, results: Iterable[Result]) -> Findings:
         for method in methods:
             means[key, method] = float(np.mean([entries[key, method].scores[split] for split in common]))
     table = np.array([[means[key, method] for method in methods] for key in complete])
-    enough = len(complete) >= 2 and len(methods) >= 3
+    n_splits = [len(_common(entries[key, method] for method in methods)) for key in complete]
+    enough = len(complete) >= _FEWEST_SETS and len(methods) >= 3 and min(n_splits) >= _FEWEST_SPLITS
     ranks = dict(zip(methods, statistics.average_ranks(table))) if len(complete) else {}
     return Findings(
         experiment,
@@ -180,9 +184,9 @@ def _paired(first: Entry, second: Entry) -> tuple[Sequence[float], Sequence[floa
 
 
 def compare_entries(experiment: Experiment, first: Entry, second: Entry) -> statistics.Comparison | None:
-    """Compare two entries by the paper's own test on the splits they share; None where there are fewer than two."""
+    """Compare two entries by the paper's own test on the splits they share; None where there are too few."""
     a, b = _paired(first, second)
-    if len(a) < 2:
+    if len(a) < _FEWEST_SPLITS:
         return None
     if experiment.statistics.test == "welch":
         return statistics.welch(*((np.mean(x), np.std(x, ddof=1), len(x)) for x in (a, b)))
@@ -217,10 +221,11 @@ def _rivals(experiment, entries):
         corrected = None
         paired = [_paired(*pair) for pair in pairs]
         if train is not None:
-            corrected = statistics.win_tie_loss(
-                [statistics.corrected_resampled_t(*p, test_share=1.0 - train) for p in paired if len(p[0]) > 1], alpha
-            )
-        p_value = statistics.wilcoxon(*([np.mean(pair[k]) for pair in paired] for k in (0, 1))).p_value
+            enough = [pair for pair in paired if len(pair[0]) >= _FEWEST_SPLITS]
+            tests_allowing = [statistics.corrected_resampled_t(*pair, test_share=1.0 - train) for pair in enough]
+            corrected = statistics.win_tie_loss(tests_allowing, alpha)
+        means = [[np.mean(pair[k]) for pair in paired] for k in (0, 1)]
+        p_value = statistics.wilcoxon(*means).p_value if len(pairs) >= _FEWEST_SETS else np.nan
         counted = experiment.summary.get("win-tie-loss", {}).get(method.key)
         rows.append((method.key, statistics.win_tie_loss(tests, alpha), corrected, counted, len(pairs), p_value))
     adjusted = statistics.holm([row[-1] for row in rows]) if rows else []

@@ -86,7 +86,7 @@ def page_blocks(found: Findings, figures: Iterable[tuple[Path, str]] = ()) -> li
     ]
     blocks += _MEASURED[experiment.kind](found)
     blocks += [Block("figure", path, caption) for path, caption in figures]
-    blocks += _claims_blocks(found) + _print_blocks(found) + _reading_blocks(found)
+    blocks += _claims_blocks(found) + _protocol_blocks(found) + _print_blocks(found) + _reading_blocks(found)
     return blocks + _warning_blocks(found) + _absent_blocks(found) + _command_blocks(found)
 
 
@@ -107,6 +107,12 @@ def _extent(found):
         extent += (
             f" In {len(searched)} of them the parameters were chosen on at most {max(searched):,} rows of the training "
             "part, to save time; the chosen model was fitted to all of it."
+        )
+    if found.experiment.splits.kind == "published":
+        n_published = sum(result.detail.get("published", False) for result in done)
+        extent += (
+            f" {n_published} of them ({n_published / max(1, len(done)):.0%}) are on splits that come with the data; "
+            "for the others rows were drawn at random, as many as printed."
         )
     return extent
 
@@ -215,7 +221,7 @@ def _rival_blocks(found):
         f"Wins/ties/losses of {labels[rule.subject]}. Ours and printed: {_TEST_NAMES[rule.test]}, at {rule.level:.0%}, "
         "on the data sets that each has. Corrected: the resampled t-test of Nadeau and Bengio, which allows for the "
         "rows that splits share. Wilcoxon: signed-rank test over the mean accuracies of the data sets, adjusted by "
-        "Holm's rule for the number of methods."
+        "Holm's rule for the number of methods. Tests need three splits, and six data sets where they go over those."
     )
     blocks = section(f"{labels[rule.subject]} against the others", Block("table", (header, rows), caption))
     if found.friedman is not None:
@@ -229,6 +235,8 @@ def _rival_blocks(found):
 
 
 def _p(value):
+    if np.isnan(value):
+        return "–"
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
@@ -358,11 +366,73 @@ def _claims_blocks(found):
     return section("What the paper concludes, and what we found", *blocks) if blocks else []
 
 
+_SPLITS = {
+    "random": "random rows for training, the others for testing, drawn anew each time",
+    "published": "those that come with the data",
+    "whole": "all rows for training",
+    "drawn": "data generated anew each time",
+}
+_SCALING = {"unit": "every feature to [0, 1] by the training rows", "standard": "mean 0, variance 1", "none": "none"}
+_UNITS = {
+    "1": "",
+    "mean": "",
+    "m": " times the number of training rows",
+    "1/m": " over the number of training rows",
+    "1/d": " over the number of features",
+    "mean-distance": " as a width in units of the mean distance between training rows",
+}
+_MOST_VALUES = 6
+
+
+def _protocol_blocks(found):
+    """Everything declared that changes what a number means."""
+    experiment = found.experiment
+    plan = experiment.splits
+    splits = f"Splits: {plan.number}, {_SPLITS[plan.kind]}."
+    if plan.train is not None:
+        splits += f" {plan.train:.0%} of the rows are for training{', class by class' if plan.stratified else ''}."
+    if plan.cv:
+        splits += f" Parameters are chosen by {plan.cv}-fold cross-validation on the training part."
+    if plan.search_rows:
+        splits += f" At most {plan.search_rows:,} of its rows take part in that."
+    items = [f"{splits} {plan.note}".rstrip(), f"Scaling: {_SCALING[experiment.scaling]}.", f"Bias: {experiment.bias}."]
+    items += [f"{name}: {value}" for name, value in experiment.settings.items() if name not in _OF_FIGURES]
+    items += [_method_text(method) for method in experiment.methods]
+    return listed("How it was measured", items)
+
+
+_OF_FIGURES = ("x", "y", "x_scale", "y_scale", "y_range", "upper", "lower", "panels")  # not about the numbers
+
+
+def _method_text(method):
+    if method.unavailable:
+        return f"{method.label}: {method.unavailable}"
+    fixed = ", ".join(f"{name}={value}" for name, value in method.fixed.items())
+    grid = "; ".join(f"{axis.parameter} in {_values(axis.values)}{_UNITS[axis.unit]}" for axis in method.grid)
+    how = "one after the other" if method.search == "line" else "all combinations"
+    chosen = f" Chosen, {how}: {grid}." if grid else ""
+    return f"{method.label}: {method.estimator.rpartition('.')[2]}({fixed}).{chosen}"
+
+
+def _values(values):
+    shown = [f"{value:.4g}" for value in values]
+    if len(shown) > _MOST_VALUES:
+        return f"{shown[0]}, {shown[1]}, ..., {shown[-1]} ({len(shown)} values)"
+    return ", ".join(shown)
+
+
 def _print_blocks(found):
-    prefix = f"{found.experiment.id}: "
-    items = [text.removeprefix(prefix) for text in inconsistencies(found.experiment)]
-    items += [remark for remark in found.experiment.remarks if remark not in items]
-    items += [f"{line.printed}: {line.remark}" for line in found.experiment.data if line.remark]
+    experiment = found.experiment
+    prefix = f"{experiment.id}: "
+    items = [text.removeprefix(prefix) for text in inconsistencies(experiment)]
+    items += [remark for remark in experiment.remarks if remark not in items]
+    items += [f"{line.printed}: {line.remark}" for line in experiment.data if line.remark]
+    places = {}
+    for table in experiment.printed.values():
+        for (line, method), cell in table.items():
+            if cell.remark:
+                places.setdefault((found.labels[method], cell.remark), []).append(experiment.dataset(line).printed)
+    items += [f"{', '.join(dict.fromkeys(lines))}, {label}: {remark}" for (label, remark), lines in places.items()]
     return listed("The printed numbers themselves", items)
 
 
@@ -379,7 +449,24 @@ def _absent_blocks(found):
             cells.setdefault(result.error or "no reason given", []).append(result.cell)
     ran = {result.cell[1:3] for result in found.done}
     items = [f"{_whereabouts(found, own, ran)}: {reason}" for reason, own in sorted(cells.items())]
+    items += _waiting(found)
     return listed("Cells that did not run", items)
+
+
+def _waiting(found):
+    """What nobody has begun: nothing is missing in silence."""
+    begun = {result.cell[1:] for result in found.results}
+    given_up = {result.cell[1:3] for result in found.results if result.status == "skipped"}
+    items = []
+    for line in found.experiment.data:
+        n_splits = found.experiment.n_splits(line.key)
+        methods = [m for m in found.experiment.methods if not m.unavailable and (line.key, m.key) not in given_up]
+        left = {m.label: sum((line.key, m.key, split) not in begun for split in range(n_splits)) for m in methods}
+        left = {label: n for label, n in left.items() if n}
+        if left:
+            each = ", ".join(f"{label} {n}" for label, n in left.items())
+            items.append(f"{line.printed}: not run so far, of {n_splits} splits {each}.")
+    return items
 
 
 def _whereabouts(found, cells, ran):
@@ -417,14 +504,18 @@ def _command_blocks(found):
     if not found.done:
         return []
     result = found.done[0]
-    versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
+    numbers = {}
+    for one in found.done:
+        for name, number in one.versions.items():
+            numbers.setdefault(name, set()).add(number)
+    versions = ", ".join(f"{name} {' and '.join(sorted(own))}" for name, own in numbers.items())
     return section(
         "Run it again",
         Block("text", "Any cell is measured again, and set beside the result kept, by"),
         Block("code", f"python -m reproduction --cell {result.cell} --store reproduction/results.sqlite"),
         Block("text", (
             "Accuracies and chosen parameters come out the same, and margins to the last digits, with the same "
-            f"versions on the same kind of machine ({versions}); times do not."
+            f"versions on the same kind of machine; times do not. The cells here were made with {versions}."
         )),
     )  # fmt: skip
 
@@ -436,18 +527,23 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
     """Return the summary page; `without` are the experiments that have no result yet."""
     counted = Counter(result.status for one in found for result in one.results)
     compared = [distance for one in found for *_, distance in one.compared()]
-    blocks = [Block("heading", (1, "The papers' tables and figures, run again")), Block("text", (
-        f"{sum(counted.values()):,} cells: {counted['done']:,} done, {counted['skipped']:,} could not run, "
-        f"{counted['failed']:,} failed or took too long; the pages say why. A cell is one method on one split of one "
-        "data set."
-    ))]  # fmt: skip
+    near = sum(abs(distance) <= 1 for distance in compared)
+    header = ["experiment", "claim", "here", "share of cells", "what decides"]
+    rows = [_claim_row(one, verdict) for one in found for verdict in verdicts(one)]
+    blocks = [
+        Block("heading", (1, "The papers' tables and figures, run again")),
+        Block("table", (header, rows), "Share of cells: how much of what the paper measured is measured here."),
+        Block("text", (
+            f"{sum(counted.values()):,} cells: {counted['done']:,} done, {counted['skipped']:,} could not run, "
+            f"{counted['failed']:,} failed or took too long; the pages say why. A cell is one method on one split of "
+            "one data set."
+        )),
+    ]  # fmt: skip
     if compared:
-        near = sum(abs(distance) <= 1 for distance in compared)
         blocks.append(Block("text", (
             f"Of {len(compared)} printed mean accuracies that ours can be set beside, {near} "
             f"({near / len(compared):.0%}) are within one printed standard deviation."
         )))  # fmt: skip
-    blocks += _in_short_blocks(found)
     rows = [_index_row(one) for one in found]
     header = ["experiment", "data sets", "splits", "compared", "within one", "wins/ties/losses ours", "printed"]
     blocks += section("Experiments", Block("table", (header, rows), (
@@ -458,19 +554,29 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
     if without:
         titles = "; ".join(experiment.title for experiment in without)
         blocks.append(Block("text", f"Without a result so far: {titles}."))
-    claims = [f"{one.experiment.title}. {verdict}" for one in found for verdict in verdicts(one)]
-    return blocks + listed("What became of all claims", claims)
+    return blocks
 
 
-def _in_short_blocks(found):
-    """The main claim of each paper, and what became of it."""
-    items = []
-    for one in found:
-        paper, first = one.experiment.paper, verdicts(one)[:1]
-        if one.experiment.id == paper.main and first:
-            splits = f"{_reach(one)[1]} of {one.experiment.splits.number}"
-            items.append(f'{paper.authors} ({paper.venue} {paper.year}): "{paper.claim}" {first[0]} Splits: {splits}.')
-    return listed("The main claim of each paper", items)
+_HERE = {"yes": "holds", "no": "does not", "in part": "in part"}
+
+
+def _claim_row(found, verdict):
+    place = f"[{found.experiment.title.partition(':')[0]}]({found.experiment.id}.md)"
+    return [place, verdict.claim, _HERE[verdict.holds], f"{share_of_cells(found):.0%}", verdict.reason.split(";")[0]]
+
+
+def share_of_cells(found: Findings) -> float:
+    """Return the share of the cells behind the paper's table or figure that have a result here."""
+    experiment = found.experiment
+    columns = {method.key for method in experiment.methods if method.printed and not method.unavailable}
+    wanted = {
+        (line.key, key)
+        for line in experiment.data
+        for key in columns
+        if (cell := experiment.cell(line.key, key)) is None or cell.status != "not run"
+    }
+    n_cells = sum(experiment.n_splits(line) for line, _ in wanted)
+    return sum(result.cell[1:3] in wanted for result in found.done) / max(1, n_cells)
 
 
 def _reach(found):

@@ -24,7 +24,7 @@ from margindist.estimators._search import SharedSearch
 from margindist.methods import search
 from margindist.runs.runner import CannotRun
 from margindist.runs.store import Cell, Result, Store
-from reproduction import protocol
+from reproduction import figures, protocol
 from reproduction.claims import disagreements, duel, verdicts
 from reproduction.command import reproduce as command
 from reproduction.declarations import experiments
@@ -364,8 +364,8 @@ def test_margins_have_a_verdict_in_either_reading():
     results = [_curve("ldm-figure-1", "vote", "svm", base, length=3.0)]
     results += [_curve("ldm-figure-1", "vote", "ldm", base + 0.2, length=1.0)]
     as_printed, geometric = verdicts(findings(experiments()["ldm-figure-1"], results))
-    assert as_printed.holds == "no" and as_printed.reason.startswith("margins as in eq. 1: on 0 of 1")
-    assert geometric.holds == "yes" and geometric.reason.startswith("margins over the length of w: on 1 of 1")
+    assert as_printed.holds == "no" and "as in eq. 1" in as_printed.claim and "on 0 of 1" in as_printed.reason
+    assert geometric.holds == "yes" and "over the length" in geometric.claim and "on 1 of 1" in geometric.reason
 
 
 def _run(method, r, updates, converged):
@@ -383,9 +383,11 @@ def test_runs_that_did_not_converge_are_lower_bounds():
 def test_the_claims_on_times_are_held_against_each():
     seconds = {"mamc": 0.1, "mamc-b": 0.12, "mamc-bs": 0.6, "mamc-bsg": 0.3, "emamc": 3.0, "l1-svm": 4.0}
     results = [Result(Cell("mamc-table-3", "heart", method, 0), score=score) for method, score in seconds.items()]
-    quick, groups = verdicts(findings(experiments()["mamc-table-3"], results))
+    quick, groups, best, worst = verdicts(findings(experiments()["mamc-table-3"], results))
     assert quick.holds == "in part" and "6.0 times MAMC's time, MAMC_bsg no more than MAMC_bs" in quick.reason
     assert groups.holds == "in part"
+    assert best.reason.endswith("MAMC_bs 0 (0), MAMC_bsg 0 (0), MAMC_b 0 (5), MAMC 1 (12), EMAMC 0 (0), L1 SVM 0 (0).")
+    assert worst.holds == "no" and worst.claim == "EMAMC is most often the worst"
 
 
 def test_warnings_and_cells_that_did_not_run_are_said_once_each():
@@ -412,6 +414,63 @@ def test_verdicts_follow_the_results():
     assert "0/3/0 wins, ties and losses against SVM (printed 12/8/0)" in alike[0].reason
 
 
+def test_tests_need_enough_data_sets_and_splits():
+    results = _made_up(0.02)
+    three = findings(experiments()["ldm-table-2"], results)
+    assert three.friedman is None and three.critical_difference is None
+    assert all(np.isnan(rival.wilcoxon) for rival in three.rivals)
+    twins = {"vote": "house", "wdbc": "heart", "german": "isolet"}
+    results += [replace(r, cell=r.cell._replace(dataset=twins[r.cell.dataset])) for r in results if r.status == "done"]
+    six = findings(experiments()["ldm-table-2"], results)
+    assert six.friedman is not None and "Friedman" in markdown(page_blocks(six))
+    assert not np.isnan(six.rivals[0].wilcoxon)
+    two_splits = findings(experiments()["ldm-table-2"], [r for r in results if r.cell.split < 2])
+    assert two_splits.friedman is None and not two_splits.verdicts
+
+
+def test_everything_declared_that_changes_a_number_is_on_the_page():
+    for experiment in experiments().values():
+        page = markdown(page_blocks(findings(experiment, [])))
+        said = [experiment.splits.note, experiment.bias, *experiment.remarks, *experiment.claims]
+        said += [reading.text for reading in experiment.readings]
+        said += [line.remark for line in experiment.data]
+        said += [cell.remark for table in experiment.printed.values() for cell in table.values()]
+        for method in experiment.methods:
+            said += [method.note, *(() if method.unavailable else map("{0[0]}={0[1]}".format, method.fixed.items()))]
+            said += [f"{axis.parameter} in {axis.values[0]:.4g}" for axis in method.grid if not method.unavailable]
+        missing = [text for text in said if text not in page]
+        assert not missing, (experiment.id, missing)
+
+
+def test_how_many_cells_are_on_published_splits_is_said():
+    cells = [Cell("mamc-table-2", "heart", "mamc", split) for split in range(4)]
+    results = [Result(cell, score=0.8, detail={"published": True} if cell.split < 1 else {}) for cell in cells]
+    page = markdown(page_blocks(findings(experiments()["mamc-table-2"], results)))
+    assert "1 of them (25%) are on splits that come with the data" in page
+
+
+def test_every_version_that_made_a_cell_is_named():
+    results = [replace(r, versions={"margindist": f"0.{r.cell.split % 2}.0"}) for r in _made_up(0.0)]
+    assert "margindist 0.0.0 and 0.1.0" in markdown(page_blocks(findings(experiments()["ldm-table-2"], results)))
+
+
+def test_two_lines_of_a_figure_never_look_alike():
+    for experiment in experiments().values():
+        found = findings(experiment, [])
+        looks = [(style["color"], style["linestyle"]) for style in figures._styles(found).values()]
+        assert len(set(looks)) == len(looks), experiment.id
+
+
+def test_nothing_is_missing_in_silence():
+    page = markdown(page_blocks(findings(experiments()["ldm-table-2"], _made_up(0.0))))
+    assert "- vote: not run so far, of 30 splits SVM 24, MDO 29" in page
+    assert "- heart: not run so far, of 30 splits SVM 30" in page
+
+
+def test_every_figure_and_table_has_verdicts():
+    assert all(experiment.verdict for experiment in experiments().values())
+
+
 def test_columns_far_from_the_print_are_named_with_the_likely_reason():
     far, near = (findings(experiments()["ldm-table-2"], _made_up(gain)) for gain in (-0.2, 0.03))
     assert any(said.startswith("LDM: 0 of 3 within one") and "smaller C" in said for said in disagreements(far))
@@ -427,7 +486,6 @@ def test_a_report_says_what_is_there_and_what_is_not():
         "Student's paired t-test",
         "Nadeau and Bengio",
         "Wilcoxon",
-        "Friedman",
         "sonar with SVM: sonar is not here.",
         "vote with MDO: not finished within 1 s",
         "python -m reproduction --cell ldm-table-2/",
