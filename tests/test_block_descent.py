@@ -69,12 +69,12 @@ def test_optimum_of_a_generic_solver(name, C, lam, rng):
         assert (solution.dual >= 0.0).all() and (solution.dual <= C * weights).all()
 
 
-@pytest.mark.parametrize("lambda1, lambda2", [(0.25, 0.0), (0.0, 0.25), (4.0, 1.0)])
+@pytest.mark.parametrize("lambda1, lambda2", [(0.25, 0.0), (0.0, 0.25), (4.0, 1.0), (1e4, 1e4)])
 @pytest.mark.parametrize("name", ["rbf", "duplicated", "weighted"])
-def test_truncated_curvature_reaches_the_optimum(name, lambda1, lambda2, rng, monkeypatch):
+@pytest.mark.parametrize("rank", [4, 12])
+def test_every_metric_reaches_the_optimum(name, lambda1, lambda2, rank, rng, monkeypatch):
     gram, signs, weights = make(name, rng, n=150)
-    monkeypatch.setattr(block_descent, "_EXPLICIT_BELOW", 0)
-    monkeypatch.setattr(block_descent, "_RANK", 12)
+    monkeypatch.setattr(block_descent, "_RANK", rank)
     monkeypatch.setattr(block_descent, "_BLOCK", 20)
     monkeypatch.setattr(block_descent, "_LARGEST_BLOCK", 30)
     objective = LDM(10.0, lambda1, lambda2)
@@ -82,27 +82,6 @@ def test_truncated_curvature_reaches_the_optimum(name, lambda1, lambda2, rng, mo
     best = optimum(objective, gram.values, signs, weights)
     assert solution.status == "optimal"
     np.testing.assert_allclose(solution.objective, best, rtol=1e-6)
-
-
-def test_complete_curvature_is_the_explicit_one(rng, monkeypatch):
-    gram, signs, weights = make("weighted", rng)
-    objective = LDM(1.0, 2.0, 0.5)
-    monkeypatch.setattr(block_descent, "_EXPLICIT_BELOW", 0)
-    monkeypatch.setattr(block_descent, "_MATTERS", 0.0)
-    factor = block_descent.cholesky_factor(gram, tol=1e-14)
-    problem = block_descent._Dual(objective, gram, signs, weights, weights)
-    curvature = block_descent._curvature(problem, factor.features, False)
-    H = block_descent.explicit_hessian(objective, gram, signs, weights)
-    found = block_descent._block(problem, curvature, np.arange(gram.n))
-    np.testing.assert_allclose(found, signs[:, None] * H * signs, atol=1e-5)
-
-
-def test_explicit_hessian_by_its_definition(rng):
-    gram, signs, weights = make("weighted", rng)
-    objective, share = LDM(1.0, 2.0, 0.5), weights / weights.sum()
-    P = 4.0 * objective.lambda1 * (np.diag(share) - np.outer(share, share))
-    expected = gram.values @ np.linalg.inv(np.eye(gram.n) + signs[:, None] * P * signs @ gram.values)
-    np.testing.assert_allclose(block_descent.explicit_hessian(objective, gram, signs, weights), expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("C", [1.0, np.inf])
@@ -319,7 +298,6 @@ def few_support_vectors(n, rng, monkeypatch):
     """Return rows of two classes that meet in few places, and settings with which landmarks are worth it."""
     monkeypatch.setattr(block_descent, "_RANK", 32)
     monkeypatch.setattr(block_descent, "_WORTH_LANDMARKS", 0)
-    monkeypatch.setattr(block_descent, "_EXPLICIT_BELOW", 0)
     X = rng.standard_normal((n, 3))
     X[:, 0] += 2.0 * np.sign(X[:, 0])
     kernel = Kernel("rbf", gamma=0.2, bias=1.0)

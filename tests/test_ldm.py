@@ -849,7 +849,7 @@ def test_a_price_without_digits_is_not_blamed_on_the_features(solver):
     with pytest.raises(ValueError, match=r"C must be of moderate size, between 1e-100 and 1e\+100, got 1e\+308"):
         LDMClassifier(1e308, solver=solver, random_state=0).fit(X, y)
     with pytest.raises(ValueError, match=r"and prices of moderate size.*, or lower lambda1\."):
-        LDMClassifier(lambda1=1e60, solver="dcd", random_state=0).fit(X, y)
+        LDMClassifier(lambda1=1e60, kernel="rbf", solver="block", random_state=0).fit(X, y)
 
 
 def test_a_gap_that_overflows_is_infinite():
@@ -881,6 +881,38 @@ def test_a_kernel_with_few_rows_is_solved_by_what_is_faster_and_proved_by_the_ot
 
 
 # ---------------------------------------------------------------------- lambdas in units of C times the samples
+
+
+def overlapping(n, rng, n_classes=2):
+    """Return rows of many classes that an RBF kernel of high rank tells apart but for some."""
+    X = rng.random((n, 4))
+    scores = np.sin(7.0 * X) @ rng.standard_normal((4, n_classes)) + 0.3 * rng.standard_normal((n, n_classes))
+    return X, scores.argmax(axis=1)
+
+
+@pytest.mark.parametrize("C, lambda1, lambda2", [(1, 0.1, 0.3), (1, 1, 0), (100, 1, 1), (1000, 1, 0.3), (100, 10, 10)])
+def test_margin_terms_that_matter_are_proved_on_kernels_of_many_rows(C, lambda1, lambda2, rng):
+    X, y = overlapping(2200, rng)
+    model = LDMClassifier(C, lambda1, lambda2, lambda_scale="relative", kernel="rbf", tol=1e-3)
+    assert model.fit(X[:2100], y[:2100]).duality_gap_ <= 1e-3
+    assert model.score(X[2100:], y[2100:]) > 0.75
+
+
+def test_margin_terms_that_matter_are_proved_on_kernels_of_several_classes(rng):
+    X, y = overlapping(2100, rng, n_classes=4)
+    weights = 10.0 ** rng.uniform(-2.0, 2.0, len(y))
+    model = LDMClassifier(10, 1, 1, lambda_scale="relative", kernel="rbf", tol=1e-3).fit(X, y, weights)
+    assert (model.duality_gap_ <= 1e-3).all()
+
+
+def test_margin_terms_that_matter_take_the_memory_there_is(rng):
+    X, y = overlapping(1200, rng)
+    options = {"lambda_scale": "relative", "kernel": "rbf", "tol": 1e-3}
+    one_matrix = 8 * 1200**2 / 1e6
+    for lam, cache_size in ((1.0, 1.01 * one_matrix), (0.01, 0.6 * one_matrix)):
+        model = LDMClassifier(10, lam, lam, cache_size=cache_size, **options).fit(X, y)
+        assert model.duality_gap_ <= 1e-3
+        assert model.objective_ == pytest.approx(LDMClassifier(10, lam, lam, **options).fit(X, y).objective_, rel=2e-3)
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])

@@ -71,7 +71,6 @@ _AGAIN = "interior-point again"  # from where passes of coordinate descent ended
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_ROWS_OF_SVM = 128  # the same without margin terms, where block descent needs but a few columns
 _FEW_ROWS_OF_HARD_MARGIN = 450  # the same where it is to be found out whether there is one
-_MOST_ROWS_TWICE = 2000  # up to here features of a kernel are affordable where block descent stalls
 _FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
@@ -451,12 +450,10 @@ class LDMClassifier(MarginClassifier):
             found = _ON_GRAM[self.solver_].solve(problem._replace(space=space.gram), options, start)
             if self.solver_ == "dcd" or found.status is not Status.STALLED:
                 return found
-            if np.isfinite(found.objective) and space.n_rows > _MOST_ROWS_TWICE:
+            if space.memory_of_rows[0] > self.cache_size * 1e6 or hidden_by_rounding(found):
                 return found
-            if space.memory_of_rows[0] > self.cache_size * 1e6:
-                return found
-            # So few rows have affordable features; and where a hard margin was not found, those have more ways to find
-            # one, or to prove there is none.
+            # All features have more digits than their inner products; and where a hard margin was not found, more ways
+            # to find one, or to prove there is none.
             start = found if np.isfinite(found.objective) else None
             return self._solve_on_features(problem, options, start, tried=("block",))
         if space.factor() is None:

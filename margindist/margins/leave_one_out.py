@@ -8,7 +8,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from margindist.estimators._training_data import MatrixLike
 from margindist.estimators.ldm import LDMClassifier
 from margindist.objectives import LDM
-from margindist.solvers.block_descent import explicit_hessian
+from margindist.solvers._metric import explicit_hessian
 from margindist.solvers.interior_point import quadratic_part
 from margindist.spaces.gram import gram_matrix, is_indefinite
 from margindist.spaces.rows import as_rows, quadratic_forms

@@ -1,32 +1,26 @@
 r"""Block descent on the dual of a kernel machine, with columns of the Gram matrix fetched as they are needed.
 
-Problem (:class:`~margindist.objectives.LDM`), with Gram matrix G, signs Y, shares p = s/M, c = 4λ1, U = C s:
+Problem (:class:`~margindist.objectives.LDM`), with Gram matrix G, signs Y, shares p = s/M, U = C s:
 
-    min  ½ α'Gα + ½ z'Pz − λ2 p'z + Σ U_i max(0, 1 − z_i),    z = YGα,    P = c (diag(p) − pp').
+    min  ½ α'Gα + ½ z'Pz − λ2 p'z + Σ U_i max(0, 1 − z_i),    z = YGα,    P = 4λ1 (diag(p) − pp').
 
-Its dual is a box-constrained quadratic problem with the margins as its gradient,
+In the metric of the variance it is a support vector machine with kernel H (:mod:`margindist.solvers._metric`). The
+descent knows no more of mean and variance than this matrix and a linear term: its dual is
 
-    min_{0 ≤ β ≤ U}  ½ v'YHYv − Σ β_i,    v = λ2 p + β,    z = YHYv,    H = (G⁻¹ + YPY)⁻¹ = G (I + YPYG)⁻¹,
-
-a support vector machine with another kernel. There is no equality constraint, because the intercept is a constant
-feature. With D = diag(p), p̃ = Yp and D^½GD^½ = VΛV',
-
-    H = M + c Mp̃p̃'M / (1 − c p̃'Mp̃),    M = G − BB',    B = D^{-½} V (Λ² / (1/c + Λ))^½.
-
-Only the largest eigenvalues matter in B: they come from one product of G with a thin matrix, whose columns span those
-of a partial Cholesky factor. With some left out H̃ is larger than H in the order of definiteness, so that a descent on
-it from the exact margins still descends.
+    min_{0 ≤ β ≤ U}  ½ v'Hv − Σ β_i,    v = λ2 p + β,    z = Hv.
 
 **Blocks.** As in ThunderSVM (Wen et al. 2018): take rows strictly inside their box and some of those that violate the
-optimality conditions at a bound, fetch their block of H̃, solve that small problem, move all margins, repeat. The small
+optimality conditions at a bound, fetch their block of H, solve that small problem, move all margins, repeat. The small
 problem is solved by steps in pairs of multipliers, as in SMO with second-order selection (Fan, Chen and Lin 2005) but
 without its equality constraint, which finds the bounds that are active; where that is slow, Newton steps on the face
 they leave follow (Moré and Toraldo 1991).
 
-**Where to begin.** Without margin terms (λ1 = λ2 = 0) H is G, and a row without a multiplier needs no column: the start
-is the solution for a sample of the rows, and columns are computed as their multipliers move. With them, or if a sample
-shows a matrix of low rank, a first guess is the solution on the features of the partial Cholesky factor; if that factor
-is as good as G, it is nearly the last.
+**Which matrix.** Without margin terms H is G, and columns are computed as their multipliers move. With them it is G in
+the metric along the features of a partial Cholesky factor, where few of these are near enough; margins then are exact
+only after a certificate, whose product with G corrects them. Elsewhere it is H itself, made at once.
+
+**Where to begin.** The start is the solution for a sample of the rows. If a sample shows a matrix of low rank, it is
+the solution on the features of the partial Cholesky factor; if that factor is as good as G, it is nearly the last.
 
 **Few columns for the margin terms.** With margin terms every row has a coefficient, and one product with G costs more
 than all columns of few support vectors. But the pull of the terms, Σ y_i s_i k(x_i, ·) with s = λ2 p − Pz, is a smooth
@@ -39,22 +33,21 @@ the objective at α is above the minimum by at most
 
     ½ (z − z̃)'P(z − z̃) + Σ [U_i max(0, 1 − z_i) − β_i (1 − z_i)]
 
-(Fenchel-Young with the dual point α itself). One product with G proves the result, whatever was left out of B; without
-margin terms, the margins that moved along with the multipliers are exact but for rounding, which the length of the way
-they went bounds, and no product is needed. Under a hard margin the point is scaled by t = 1/min z to be feasible, which
-adds ½ (t − 1)² α'Gα.
+(Fenchel-Young with the dual point α itself). One product with G proves the result, whatever H was. Without margin
+terms, the margins that moved along with the multipliers are exact but for rounding, which the length of the way they
+went bounds, and no product is needed. Under a hard margin the point is scaled by t = 1/min z to be feasible, which adds
+½ (t − 1)² α'Gα.
 """
 
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, eigh
-from scipy.linalg.blas import dgemm
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.lapack import dpstrf
 
 from margindist.certificate import relative
 from margindist.compilation import njit
-from margindist.solvers import interior_point
+from margindist.solvers import _metric, interior_point
 from margindist.solvers._kernel_certificate import (
     certify_multipliers,
     certify_path,
@@ -71,14 +64,11 @@ _MOST_BLOCKS = 1000
 _GUESS_ITERATIONS = 200  # of an interior point on features
 _RANK = 128  # columns of the partial Cholesky factor
 _NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
-_DEPENDENT = 1e-11  # eigenvalues below this share of the largest are rounding
 _ROUGH = 1e-2  # relative gap of the first guess, if it is not
 _NEAR_BOUND = 1e-3  # share of the box within which a rough guess is taken to be at its bound
 _WORTH_LANDMARKS = 8 * _RANK  # rows from which on a product with G costs more than all that landmarks take
 _MOST_OF_SAMPLE = 0.25  # share of a sample's rows with a multiplier up to which few columns are expected to do
 _FEW = 0.1  # share of rows with a multiplier up to which their columns are cheaper than the whole matrix
-_MATTERS = 1e-5  # share of the diagonal below which an eigenpair makes no difference to a block
-_EXPLICIT_BELOW = 400  # rows up to which H is formed
 _BLOCK = 1024  # rows of a block
 _LARGEST_BLOCK = 3072  # when so many are strictly inside their box
 _STEPS = 30  # steps in pairs, per row of the block, before a Newton step
@@ -106,6 +96,11 @@ class _Dual(NamedTuple):
     weights: np.ndarray
     upper: np.ndarray  # C times the weights
 
+    @property
+    def pull(self):
+        """The part of the expansion that is there without multipliers."""
+        return self.objective.pull * self.weights / self.weights.sum()
+
 
 class _Path:
     """How far multipliers went, by which rounding of the margins that went with them is bounded."""
@@ -128,16 +123,6 @@ class _Point(NamedTuple):
     beta: np.ndarray
     z: np.ndarray
     path: _Path
-
-
-class _Curvature(NamedTuple):
-    """H̃ = G − BB' + κuu', and what is needed of it."""
-
-    gram: object
-    B: np.ndarray
-    u: np.ndarray
-    kappa: float
-    mean_image: np.ndarray  # G Yp
 
 
 def solve(problem, options, start=None):
@@ -167,14 +152,14 @@ def solve(problem, options, start=None):
         start = _by_landmarks(problem, factor, options, rng)
         if start is not None and start.status in (Status.OPTIMAL, Status.STOPPED):
             return start
-    problem, curvature, beta = _start(problem, factor, rng, tol, start)
+    problem, metric, beta = _start(problem, factor, rng, tol, start)
     gram = problem.gram
-    point = _Point(beta, _model_margins(problem, curvature, beta), _Path(gram, beta))
+    point = _Point(beta, metric.margins(problem.pull + beta), _Path(gram, beta))
     n_iter, best, goal, fallback = 0, None, 0.5 * tol, _factor_affordable(gram)
     least, in_vain = np.inf, 0  # gap, and certificates since it was so
     for _ in range(_ATTEMPTS):
         before = n_iter
-        n_iter, ended = _descend(problem, curvature, point, goal, n_iter, max_iter, rng, options.report, fallback)
+        n_iter, ended = _descend(problem, metric, point, goal, n_iter, max_iter, rng, options.report, fallback)
         if ended is Status.STALLED and fallback:
             point = _interior_point(problem, tol)
             fallback, ended = False, None
@@ -190,7 +175,8 @@ def solve(problem, options, start=None):
         least = min(least, best.gap)
         if ended or best.gap <= tol or in_vain == _IN_VAIN:
             break
-        point = _Point(point.beta, _correct(problem, curvature, point.z, exact_z), _Path(gram, point.beta))
+        z = metric.refined(objective, weights, point.z, exact_z)
+        point = _Point(point.beta, z, _Path(gram, point.beta))
         goal = 0.1 * max(min(best.gap, 1.0), tol) if n_iter > before else 0.1 * goal
     return conclude(best._replace(n_iter=n_iter), tol, ended or Status.STALLED)
 
@@ -204,27 +190,42 @@ def _is_plain(objective):
 
 
 def _start(problem, factor, rng, tol, start):
-    """Return the problem on the Gram matrix to work with, the curvature and first multipliers."""
-    plain = _is_plain(problem.objective)
-    if plain and not _looks_low(problem.gram, rng):
-        curvature = _curvature(problem, None, exact=False)
+    """Return the problem on the Gram matrix to work with, the metric and first multipliers."""
+    objective, gram, signs, weights, upper = problem
+    if _is_plain(objective) and not _looks_low(gram, rng):
+        metric = _metric.plain(gram, signs)
+        beta = _of_sample(problem, metric, np.zeros(gram.n), rng) if start is None else np.minimum(start.dual, upper)
+        return problem, metric, beta
+    factor = partial_cholesky(gram, _RANK, rng) if factor is None else factor
+    make = _metric.of_features
+    if objective.bend > 0.0:
+        make, factor = _metric.choose(objective, gram, factor, weights, rng)
+    if make is _metric.of_whole:
+        problem, metric = _in_whole_metric(problem)
         if start is not None:
-            return problem, curvature, np.minimum(start.dual, problem.upper)
-        return problem, curvature, _of_sample(problem, curvature, np.zeros(problem.gram.n), rng)
-    factor = partial_cholesky(problem.gram, _RANK, rng) if factor is None else factor
+            return problem, metric, np.minimum(start.dual, upper)
+        return problem, metric, _of_sample(problem, metric, metric.margins(problem.pull), rng)
     exact = _is_complete(factor)
     if start is None or exact:
         beta = _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
     else:
-        beta = np.minimum(start.dual, problem.upper)
-    if not exact and not problem.objective.hard:
-        beta = _at_bounds(beta, problem.upper)
-        few = np.count_nonzero(beta) <= _FEW * problem.gram.n
+        beta = np.minimum(start.dual, upper)
+    if not exact and not objective.hard:
+        beta = _at_bounds(beta, upper)
+        few = np.count_nonzero(beta) <= _FEW * gram.n
     else:
         few = exact
     # Few multipliers move few columns; many move most of them, and then the whole matrix is the cheaper way.
-    problem = problem if few or plain else problem._replace(gram=problem.gram.whole())
-    return problem, _curvature(problem, factor.features, exact), beta
+    problem = problem if few or _is_plain(objective) else problem._replace(gram=gram.whole())
+    if objective.bend == 0.0:
+        return problem, _metric.plain(problem.gram, signs), beta
+    return problem, make(objective, problem.gram, factor, signs, weights), beta
+
+
+def _in_whole_metric(problem):
+    """Return the problem on the Gram matrix to prove with, and the metric as a whole."""
+    problem = problem._replace(gram=problem.gram.whole(beside=1))
+    return problem, _metric.of_whole(problem.objective, problem.gram, None, problem.signs, problem.weights)
 
 
 def _is_complete(factor):
@@ -247,12 +248,12 @@ def _looks_low(gram, rng):
     return rank <= _RANK
 
 
-def _of_sample(problem, curvature, z, rng):
+def _of_sample(problem, metric, z, rng):
     """Return the multipliers of a sample of the rows, for itself, and zeros; ``z`` are the margins without any."""
     beta = np.zeros(problem.gram.n)
     sample = np.sort(rng.permutation(problem.gram.n)[:_BLOCK])
     found = np.zeros(len(sample))
-    _solve_block(_block(problem, curvature, sample), z[sample] - 1.0, found, problem.upper[sample], _SLACKEN)
+    _solve_block(metric.block(sample), z[sample] - 1.0, found, problem.upper[sample], _SLACKEN)
     beta[sample] = found
     return beta
 
@@ -312,24 +313,25 @@ def _by_landmarks(problem, factor, options, rng):
     """Return a solution from few columns, proved or not; None where that is not promising."""
     gram, tol = problem.gram, options.tol
     landmarks = _Landmarks(problem, factor)
-    curvature = _curvature(problem, factor.features, exact=True)
-    beta = _of_sample(problem, curvature, landmarks.margins(np.zeros(gram.n)), rng)
+    about = problem.objective, gram, factor, problem.signs, problem.weights
+    metric = _metric.of_features(*about)
+    beta = _of_sample(problem, metric, landmarks.margins(np.zeros(gram.n)), rng)
     support = landmarks.support(beta)
     point = _Point(beta, landmarks.margins(support), _Path(gram, beta, is_known=False))
     value, _ = _model_gap(problem, beta, point.z)
     many = np.count_nonzero(beta) > _MOST_OF_SAMPLE * min(_BLOCK, gram.n)
     if many or landmarks.lost(beta, point.z) > 0.5 * tol * abs(value):
         return None
-    return _descend_by_landmarks(landmarks, curvature, point, options, rng)
+    return _descend_by_landmarks(landmarks, metric, point, options, rng)
 
 
-def _descend_by_landmarks(landmarks, curvature, point, options, rng):
+def _descend_by_landmarks(landmarks, metric, point, options, rng):
     """Descend and prove in turn; end where the projection keeps the proof from being good enough."""
     problem, tol = landmarks.problem, options.tol
     n_iter, best, goal = 0, None, 0.5 * tol
     for _ in range(_ROUNDS):
         limit = options.limit(_MOST_BLOCKS)
-        n_iter, ended = _descend(problem, curvature, point, goal, n_iter, limit, rng, options.report)
+        n_iter, ended = _descend(problem, metric, point, goal, n_iter, limit, rng, options.report)
         support = landmarks.support(point.beta)
         about = problem.objective, problem.gram, problem.signs, problem.weights
         now, z = certify_projection(*about, landmarks.factor, point.beta, support, landmarks.weights(support))
@@ -339,132 +341,6 @@ def _descend_by_landmarks(landmarks, curvature, point, options, rng):
         point = point._replace(z=z)
         goal = 0.1 * max(min(best.gap, 1.0), tol)
     return conclude(best._replace(n_iter=n_iter), tol, ended or Status.STALLED)
-
-
-# ---------------------------------------------------------------------- the matrix
-
-
-def _curvature(problem, features, exact):
-    objective, gram, signs = problem.objective, problem.gram, problem.signs
-    share = problem.weights / problem.weights.sum()
-    tilted, c = signs * share, objective.bend
-    nothing = np.zeros((gram.n, 0)), np.zeros(gram.n), 0.0
-    if c == 0.0:
-        return _Curvature(gram, *nothing, gram.dot(tilted) if objective.pull > 0.0 else np.zeros(gram.n))
-    if gram.n <= _EXPLICIT_BELOW:
-        H = explicit_hessian(objective, gram, signs, problem.weights)
-        return _Curvature(FullGram(H), *nothing, H @ tilted)
-    # With a basis Q of the features' columns, A = D^½GD^½ is close to AQ(Q'AQ)⁻¹Q'A = EE'.
-    root = np.sqrt(share)[:, None]
-    basis = _orthonormal(root * features)
-    if exact:
-        E, image = root * features, features @ (features.T @ tilted)
-    else:
-        basis = _that_matter(basis, root, features, c, gram)
-        images = gram.dot(np.column_stack([root * basis, tilted]))
-        image, images = images[:, -1].copy(), root * images[:, :-1]
-        values, vectors = eigh(basis.T @ images)
-        kept = values > _DEPENDENT * values[-1]
-        E = images @ (vectors[:, kept] / np.sqrt(values[kept]))
-    values, vectors = eigh(E.T @ E)
-    kept = values > _DEPENDENT * values[-1]
-    B = (E @ (vectors[:, kept] * np.sqrt(values[kept] / (1.0 / c + values[kept])))) / root
-    B = np.ascontiguousarray(B[:, (B**2).max(axis=0) > 1e-6 * gram.diagonal.mean()])
-    u = image - B @ (B.T @ tilted)
-    # 1 - c u'DY1 without taking anything from 1, of which rounding may leave nothing; but for what the features lack.
-    axes = E @ (vectors[:, kept] / np.sqrt(values[kept]))
-    y = root[:, 0] * signs
-    seen = axes.T @ y
-    left = np.sum((y - axes @ seen) ** 2) + seen @ (seen / (1.0 + c * values[kept]))
-    lacking = 0.0 if exact else c * (tilted @ image - seen @ (values[kept] * seen))
-    return _Curvature(gram, B, u, c / (left - lacking if lacking < left else left), image)
-
-
-def _that_matter(basis, root, features, c, gram):
-    """Return those axes of the features that make a difference to H: every one costs a product with G."""
-    seen = (root * features).T @ basis
-    values = np.einsum("ij,ij->j", seen, seen)
-    largest = (basis / root) ** 2
-    taken = largest.max(axis=0) * values**2 / (1.0 / c + values)  # from the diagonal of G
-    kept = taken > _MATTERS * gram.diagonal.mean()
-    kept[np.argmax(taken)] = True
-    return basis[:, kept]
-
-
-def _orthonormal(columns):
-    """Return an orthonormal basis of what the columns span, but for directions lost to rounding."""
-    values, vectors = eigh(columns.T @ columns)
-    kept = values > _DEPENDENT * max(values[-1], np.finfo(float).tiny)
-    return columns @ (vectors[:, kept] / np.sqrt(values[kept]))
-
-
-def explicit_hessian(objective, gram, signs, weights):
-    """Return H = G(I + YPYG)⁻¹, symmetric and defined whether or not G is regular; takes three Gram matrices."""
-    share = weights / weights.sum()
-    c = objective.bend
-    G = gram.columns(np.arange(gram.n))
-    if c == 0.0:
-        return G
-    root = np.sqrt(share)
-    system = root[:, None] * G * root
-    system[np.diag_indices_from(system)] += 1.0 / c
-    scaled = root[:, None] * G
-    factor = cho_factor(system, lower=True, overwrite_a=True)
-    M = G - scaled.T @ cho_solve(factor, scaled)
-    u = M @ (signs * share)
-    left = (signs * root) @ cho_solve(factor, signs * root) / c  # 1 - c u'DY1, of which rounding may leave nothing
-    M += (c / left) * np.outer(u, u)
-    return 0.5 * (M + M.T)
-
-
-def _model_margins(problem, curvature, beta):
-    """Return the margins that H̃ gives to multipliers."""
-    share = problem.weights / problem.weights.sum()
-    z = problem.objective.pull * curvature.mean_image
-    tilted = problem.objective.pull * problem.signs * share
-    z += -curvature.B @ (curvature.B.T @ tilted) + curvature.kappa * (curvature.u @ tilted) * curvature.u
-    z *= problem.signs
-    used = np.flatnonzero(beta)
-    _move(problem, curvature, used, beta[used], z, beta)
-    return z
-
-
-def _correct(problem, curvature, margins, exact):
-    """Return margins nearer to those of the multipliers: a Newton step with H̃ from what the model said to what is.
-
-    The coefficients made with ``margins`` have the margins ``exact``; their own equation α = Y(λ2 p + β − Pz) misses
-    by e = −YP(exact − margins), and the solution's margins are those of α + He.
-    """
-    if problem.objective.bend == 0.0:
-        return exact
-    share = problem.weights / problem.weights.sum()
-    away = exact - margins
-    e = -problem.objective.bend * problem.signs * share * (away - share @ away)
-    image = curvature.gram.dot(e) - curvature.B @ (curvature.B.T @ e)
-    image += curvature.kappa * (curvature.u @ e) * curvature.u
-    return exact + problem.signs * image
-
-
-def _move(problem, curvature, which, change, z, beta):
-    """Add to the margins what a change of some multipliers does."""
-    inside = (beta[which] > 0.0) & (beta[which] < problem.upper[which])  # such multipliers move again
-    signed = problem.signs[which] * change
-    shift = -curvature.B @ (curvature.B[which].T @ signed)
-    shift += curvature.kappa * (curvature.u[which] @ signed) * curvature.u
-    curvature.gram.add_columns(which, signed, shift, inside)
-    z += problem.signs * shift
-
-
-def _block(problem, curvature, which):
-    """Return the rows and columns ``which`` of YH̃Y."""
-    H, y = curvature.gram.block(which), problem.signs[which]
-    if not _is_plain(problem.objective):
-        B, u = curvature.B[which], curvature.u[which, None]
-        left, right = np.hstack([-B, curvature.kappa * u]), np.hstack([B, u])
-        H = dgemm(1.0, left, right, trans_b=True, beta=1.0, c=H.T, overwrite_c=True).T
-    H *= y[:, None]
-    H *= y
-    return H
 
 
 # ---------------------------------------------------------------------- ways to a point
@@ -492,7 +368,7 @@ def _interior_point(problem, tol):
     return _Point(beta, problem.signs * (rows.X @ solution.coef), _Path(problem.gram, beta, is_known=False))
 
 
-def _descend(problem, curvature, point, goal, n_iter, max_iter, rng, report, fallback=False):
+def _descend(problem, metric, point, goal, n_iter, max_iter, rng, report, fallback=False):
     """Solve block after block until the model's relative gap is below the goal; change the point.
 
     ``fallback`` says whether there is another way to go on.
@@ -518,30 +394,33 @@ def _descend(problem, curvature, point, goal, n_iter, max_iter, rng, report, fal
         if since > patience or not (violation > 0.0).any():
             return n_iter, Status.STALLED
         which = _choose(violation, beta, problem.upper, rng)
-        H = _block(problem, curvature, which)
+        H = metric.block(which)
         block_beta = beta[which]
         _solve_block(H, z[which] - 1.0, block_beta, problem.upper[which], _SLACKEN * violation[which].max())
         change = block_beta - beta[which]
         beta[which] = block_beta
         moved = change != 0.0
-        _move(problem, curvature, which[moved], change[moved], z, beta)
-        path.extend(which[moved], change[moved])
+        which, change, new = which[moved], change[moved], block_beta[moved]
+        metric.add(which, change, z, (new > 0.0) & (new < problem.upper[which]))  # those inside move again
+        path.extend(which, change)
         n_iter += 1
 
 
 def _model_gap(problem, beta, z):
-    """Return the objective at the model's point (feasible under a hard margin) and its relative gap to the dual's."""
-    objective, weights = problem.objective, problem.weights
-    square_norm = objective.dual_coef(beta, z, weights) @ z
-    scale = 1.0
-    if objective.hard:
+    """Return the objective at the model's point (feasible under a hard margin) and its relative gap to the dual's.
+
+    In the metric it is ½ t² v'z − t λ2 p'z and the loss; t is 1 unless a hard margin asks for more.
+    """
+    pull = problem.pull
+    square, reward, scale, loss = (pull + beta) @ z, pull @ z, 1.0, 0.0
+    if problem.objective.hard:
         if z.min() <= 0.0:
             return np.inf, np.inf
-        scale = objective.feasible_scale(square_norm, z, weights)
-    share = weights / weights.sum()
-    value = objective.value(scale**2 * square_norm, scale * z, weights)
-    dual = beta.sum() - 0.5 * ((objective.pull * share + beta) @ z)
-    return value, relative(value - dual, value)
+        scale = max(1.0 / z.min(), reward / square)
+    else:
+        loss = problem.upper @ np.maximum(0.0, 1.0 - z)
+    value = 0.5 * scale**2 * square - scale * reward + loss
+    return value, relative(value + 0.5 * square - beta.sum(), value)
 
 
 def _violation(z, beta, upper):

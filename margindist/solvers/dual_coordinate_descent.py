@@ -12,8 +12,8 @@ import numpy as np
 
 from margindist.solvers import block_descent
 from margindist.solvers._kernel_certificate import certify_multipliers, inseparable_rows
+from margindist.solvers._metric import explicit_hessian
 from margindist.solvers._solution import Options, Status, better, conclude, require
-from margindist.solvers.block_descent import explicit_hessian
 from margindist.solvers.box_qp import coordinate_pass
 from margindist.solvers.coordinate_descent import passes_left
 

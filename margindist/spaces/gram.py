@@ -6,6 +6,9 @@ The matrix of a kernel's values between all training rows is seen through a *pro
 ==================================  ==================================================================
 ``n``, ``diagonal``                 number of rows, and the diagonal
 ``whole()``                         the provider that holds all values, if they fit, else the same one
+``room``                            most memory to take
+``can_derive``                      whether there is memory for a matrix made of all values,
+``derived(key, make)``              which is kept until one with another key is asked for
 ``columns(which)``                  some columns, as the rows of a C-contiguous array
 ``block(which)``                    the square of those rows and columns
 ``add_columns(which, coef, out)``   ``out += G[:, which] @ coef``; a fourth argument says which of them are needed again
@@ -86,6 +89,22 @@ def _image(gram, coef, n_missing):
     return out
 
 
+class _Derived:
+    """A matrix made of the values, kept until another one is asked for."""
+
+    def __init__(self):
+        self._key, self._matrix, self._making = None, None, threading.Lock()
+
+    def of(self, key, make, values):
+        """Return the matrix with this key, which ``make`` turns a copy of the values into."""
+        with self._making:
+            if key != self._key:
+                self._key = self._matrix = None  # its memory is needed
+                self._matrix = make(values())
+                self._key = key
+            return self._matrix
+
+
 class FullGram:
     """A Gram matrix that is held as a whole.
 
@@ -94,16 +113,25 @@ class FullGram:
     values : ndarray of shape (n, n), float64, symmetric
     kept : Kept, optional
         What :func:`clip_spectrum` left of an indefinite kernel's matrix.
+    max_bytes : int
+        Most memory to take beside the values.
     """
 
-    def __init__(self, values, kept=None):
+    def __init__(self, values, kept=None, max_bytes=np.inf):
         self.values, self.kept = values, kept
         self.n = len(values)
         self.diagonal = values.diagonal().copy()
+        self.room = max_bytes
+        self.can_derive = gram_bytes(self.n) <= max_bytes
+        self._derived = _Derived()
 
-    def whole(self):
+    def whole(self, beside=0):
         """Return the provider that holds the whole matrix: itself."""
         return self
+
+    def derived(self, key, make):
+        """Return ``make`` of a copy of all values, which is kept until another key is asked for."""
+        return self._derived.of(key, make, self.values.copy)
 
     def columns(self, which):
         """Return the columns ``which`` as rows of an array."""
@@ -154,7 +182,9 @@ class CachedGram:
         self.n = X.shape[0]
         self.diagonal = self._pairs.diagonal()
         self._dear = kernel.is_given or X.shape[1] > _CHEAP
-        self._fits = gram_bytes(self.n) <= max_bytes
+        self.room = max_bytes
+        self._n_fit = max_bytes // gram_bytes(self.n)  # matrices
+        self._derived = _Derived()
         self._whole = None
         room = min(max_bytes / (8 * self.n), self.n)  # columns
         self._height = int(np.clip(room / 4, 1, _STRIP))
@@ -174,25 +204,38 @@ class CachedGram:
         """Reserve memory for columns, which the system gives only to those that are written."""
         self._cache = np.empty((self._n_slots, self.n))
 
-    def whole(self):
-        """Return the whole matrix if it fits into the limit, else this provider.
+    @property
+    def can_derive(self):
+        """Whether a matrix made of all values fits into the limit."""
+        return self._n_fit >= 1
+
+    def whole(self, beside=0):
+        """Return the whole matrix if it fits into the limit, and so many others beside it; else this provider.
 
         Its making takes one strip of rows more than the matrix. It is kept: the next call returns the same.
         """
-        if not self._fits:
+        if self._n_fit < 1 + beside:
             return self
         with self._lock:
             if self._whole is None:
                 self._forget()
-                values = np.empty((self.n, self.n))
-
-                def fill(begin, end, strip):
-                    values[begin:end, begin:] = strip
-                    values[end:, begin:end] = strip[:, end - begin :].T
-
-                deque(self._pairs.strips(_STRIP, fill), maxlen=0)
-                self._whole = FullGram(values)
+                self._whole = FullGram(self._values())
             return self._whole
+
+    def derived(self, key, make):
+        """Return ``make`` of all values, which is kept until another key is asked for; it takes their memory."""
+        self._forget()
+        return self._derived.of(key, make, self._values)
+
+    def _values(self):
+        values = np.empty((self.n, self.n))
+
+        def fill(begin, end, strip):
+            values[begin:end, begin:] = strip
+            values[end:, begin:end] = strip[:, end - begin :].T
+
+        deque(self._pairs.strips(_STRIP, fill), maxlen=0)
+        return values
 
     def columns(self, which):
         """Return the columns ``which`` as rows of an array."""
@@ -284,7 +327,7 @@ def gram_matrix(X, kernel, max_bytes=np.inf, n_jobs=1):
     limit. A precomputed float64 matrix is used as it is, unless ``kernel.bias`` asks for a sum.
     """
     if kernel.is_precomputed and not sp.issparse(X) and X.dtype == np.float64 and not kernel.bias:
-        return FullGram(X)
+        return FullGram(X, max_bytes=max_bytes)
     return CachedGram(X, kernel, max_bytes, n_jobs)
 
 
