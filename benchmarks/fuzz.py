@@ -1,12 +1,14 @@
 """Attack every classifier with random problems and check its claims: `python -m benchmarks.fuzz`.
 
-`--fits 10000` is the long run, `--case SEED:INDEX` one case again, with everything it says. Interrupt it at any time:
+`--fits 10000` is the long run, `--case SEED:INDEX` one case again (or KIND:SEED:INDEX, as it was printed), with
+everything it says, `--kind large` takes cases of one kind only. Interrupt it at any time:
 what was found is printed. Every fit is a line of JSON in the file of `--out` (else a temporary one); `--records` judges
 such files of several runs together, whose medians are of more fits.
 """
 
 import argparse
 import collections
+import itertools
 import json
 import multiprocessing
 import os
@@ -19,7 +21,7 @@ from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from benchmarks.fuzz_cases import draw
+from benchmarks.fuzz_cases import draw, kind_of
 from benchmarks.fuzz_checks import KINDS, Fit, run_case
 
 SLOWEST = 20.0  # times the median of a size
@@ -27,14 +29,22 @@ NOTICEABLE = 0.1  # seconds of processor time below which nobody waits
 FEWEST = 8  # fits of a size from which on a median means something
 
 
-def records_of(seed, index, only=None, limit=60.0):
+def named(case):
+    """Return the arguments of `draw` for a case by its name, SEED:INDEX, KIND:SEED:INDEX or either with :ONLY."""
+    first, *others = case.split(":")
+    kind, seed, index, *only = ("ordinary", first, *others) if first.isdigit() else (first, *others)
+    return int(seed), int(index), *(only or [None]), kind
+
+
+def records_of(seed, index, only=None, kind="ordinary", limit=60.0):
     """Run one case; return a dictionary per fit."""
-    case = draw(seed, index, only)
+    case = draw(seed, index, only, kind)
     kernel = case.parameters.get("kernel", "linear")
     shape = [*case.X.shape, len(np.unique(case.y))]
+    label = ("" if kind == "ordinary" else f"{kind}:") + f"{seed}:{index}" + (f":{only}" if only else "")
     return [
         {
-            "case": f"{seed}:{index}" + (f":{only}" if only else ""),
+            "case": label,
             "estimator": case.name,
             "variant": fit.variant.label,
             "kernel": kernel,
@@ -88,8 +98,7 @@ def note_slow(records, limit=60.0):
 
 
 def _repeat(record, limit):
-    seed, index, *only = record["case"].split(":")
-    case = draw(int(seed), int(index), *only)
+    case = draw(*named(record["case"]))
     variant = next(variant for variant in case.variants if variant.label == record["variant"])
     return min(Fit(case, variant, limit).seconds for _ in range(2))
 
@@ -97,7 +106,7 @@ def _repeat(record, limit):
 # ---------------------------------------------------------------------- running
 
 
-def run(seed, fits, seconds=np.inf, jobs=1, only=None, out=None, limit=60.0):
+def run(seed, fits, seconds=np.inf, jobs=1, only=None, out=None, limit=60.0, kind=None):
     """Run cases 0, 1, ... until there are so many fits or the time is over; return all records."""
     records = []
     end = time.monotonic() + seconds
@@ -106,7 +115,7 @@ def run(seed, fits, seconds=np.inf, jobs=1, only=None, out=None, limit=60.0):
         return len(records) >= fits or time.monotonic() > end
 
     try:
-        for found in _each_case(seed, only, jobs, limit, enough):
+        for found in _each_case(seed, only, jobs, limit, enough, kind):
             records.extend(found)
             _tell(found, out)
     except KeyboardInterrupt:
@@ -128,22 +137,24 @@ def _tell(found, out):
             print(f"{record['case']} {record['estimator']} {record['variant']}: {kind}: {text}", flush=True)
 
 
-def _each_case(seed, only, jobs, limit, enough):
+def _each_case(seed, only, jobs, limit, enough, kind):
+    numbers = itertools.count()
+
+    def arguments():
+        index = next(numbers)
+        return seed, index, only, kind or kind_of(index), limit
+
     if jobs == 1:
-        index = 0
         while not enough():
-            yield records_of(seed, index, only, limit)
-            index += 1
+            yield records_of(*arguments())
         return
     with ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting = {pool.submit(records_of, seed, index, only, limit) for index in range(2 * jobs)}
-        index = 2 * jobs
+        waiting = {pool.submit(records_of, *arguments()) for _ in range(2 * jobs)}
         while waiting:
             done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
             for task in done:
                 if not enough():
-                    waiting.add(pool.submit(records_of, seed, index, only, limit))
-                    index += 1
+                    waiting.add(pool.submit(records_of, *arguments()))
                 yield task.result()
 
 
@@ -172,9 +183,9 @@ def summary(records):
     return "\n".join(lines)
 
 
-def show_case(seed, index, only=None, limit=60.0):
+def show_case(name, limit=60.0):
     """Print everything about one case."""
-    case = draw(seed, index, only)
+    case = draw(*named(name))
     print(case.story)
     print(f"{case.name}({', '.join(f'{key}={value!r}' for key, value in case.parameters.items())})")
     print(f"weights: {'none' if case.weights is None else np.round(case.weights[:10], 3)}, benign: {case.benign}")
@@ -195,7 +206,8 @@ def _arguments():
     parser.add_argument("--only", help="estimators whose names begin so")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds a fit may take (default 60)")
     parser.add_argument("--out", help="file for one line of JSON per fit")
-    parser.add_argument("--case", help="SEED:INDEX of one case to run again")
+    parser.add_argument("--kind", choices=("ordinary", "scaled", "large", "wide"), help="cases of one kind only")
+    parser.add_argument("--case", help="one case to run again, by the name it was printed with")
     parser.add_argument("--records", nargs="+", metavar="FILE", help="judge the fits in these files, and make none")
     return parser.parse_args()
 
@@ -215,8 +227,7 @@ def main():
 
 def _run(options):
     if options.case:
-        seed, index, *only = options.case.split(":")
-        show_case(int(seed), int(index), *only, limit=options.limit)
+        show_case(options.case, limit=options.limit)
         return 0
     if options.records:
         records = [record for path in options.records for record in read(path)]
@@ -225,7 +236,8 @@ def _run(options):
         commit = _commit()  # before the run, for the sources may change during it
         path = options.out or tempfile.mkstemp(prefix="fuzz-", suffix=".jsonl")[1]
         with open(path, "w") as out:
-            records = run(options.seed, options.fits, options.seconds, options.jobs, options.only, out, options.limit)
+            limits = options.fits, options.seconds, options.jobs
+            records = run(options.seed, *limits, options.only, out, options.limit, options.kind)
         source = f"at commit {commit}, seed {options.seed}, all in {path}"
     note_slow(records, options.limit)
     print(summary(records))

@@ -3,6 +3,10 @@
 A case is one mathematical problem and several *variants*, ways to state it that must not matter: another solver, CSR
 instead of dense rows, float32 instead of float64 (the values are rounded first, so that they are the same numbers),
 rows repeated instead of weighted, the linear kernel precomputed.
+
+Cases are of four kinds. "ordinary": up to 400 rows, all that goes wrong in data and parameters. "scaled": the same with
+LDM's margin terms on the scale of its hinge loss, where they matter. "large": up to 20,000 rows, on both sides of the
+sizes at which methods change hands. "wide": few sparse rows of many columns and large values.
 """
 
 from typing import NamedTuple
@@ -39,6 +43,18 @@ LINEAR_ONLY = ("MDOClassifier", "ECOCClassifier")
 UNWEIGHTED = ONLINE
 NO_CLASS_WEIGHT = (*ONLINE, "KOMDClassifier", "FMMClassifier", "ECOCClassifier")
 MOST_KERNEL_WORK = 10**7  # kernel values times columns: what the oracle computes in long double
+SCHEDULE = {7: "large", 3: "wide", 13: "wide", **dict.fromkeys((1, 5, 9, 11, 17), "scaled")}  # of twenty cases
+THRESHOLDS = (128, 300, 400, 450, 512, 1000, 1024, 1500, 2000, 3000, 3072, 4096, 5000, 20_000)  # rows
+MOST_ROWS = {"linear": 21_000, "rbf": 4000, "poly": 1100}
+LARGE_SHARES = {
+    "LDMClassifier": 12,
+    "ODMClassifier": 5,
+    "LSSVMClassifier": 3,
+    "KOMDClassifier": 1,
+    "MSVMAvClassifier": 1,
+}
+WIDE_SHARES = {"LDMClassifier": 4, "ODMClassifier": 2, "LSSVMClassifier": 1}
+MOST_VALUES = 3 * 10**5  # of large cases
 
 
 class Variant(NamedTuple):
@@ -62,14 +78,31 @@ class Case(NamedTuple):
     story: str  # what was drawn, in words
 
 
-def draw(seed, index, only=None):
+def kind_of(index):
+    """Return of which kind the case of this number is in a run."""
+    return SCHEDULE.get(index % 20, "ordinary")
+
+
+def draw(seed, index, only=None, kind="ordinary"):
     """Return the case of this number; the same numbers always give the same case."""
     rng = np.random.default_rng([seed, index])
-    names = [name for name in SHARES if only is None or name.startswith(only)]
+    shares = {"large": LARGE_SHARES, "wide": WIDE_SHARES}.get(kind, SHARES)
+    if only is not None and not any(name.startswith(only) for name in shares):
+        kind, shares = "ordinary", SHARES
+    name = _draw_name(rng, shares, only)
+    case = {"large": _draw_large, "wide": _draw_wide}.get(kind, _draw_ordinary)(rng, name)
+    return case if kind == "ordinary" else _scaled(np.random.default_rng([seed, index, 1]), case)
+
+
+def _draw_name(rng, shares, only):
+    names = [name for name in shares if only is None or name.startswith(only)]
     if not names:
         raise SystemExit(f"benchmarks.fuzz: --only must begin the name of an estimator, got {only!r}.")
-    shares = np.array([SHARES[name] for name in names], dtype=float)
-    name = str(rng.choice(names, p=shares / shares.sum()))
+    chances = np.array([shares[name] for name in names], dtype=float)
+    return str(rng.choice(names, p=chances / chances.sum()))
+
+
+def _draw_ordinary(rng, name):
     kernel = _draw_kernel(rng, name)
     X, y, story, tame = _draw_rows(rng, name, kernel["kernel"])
     parameters, moderate = _draw_parameters(rng, name, X, y)
@@ -86,6 +119,74 @@ def draw(seed, index, only=None):
     usual = kernel["kernel"] in ("linear", "rbf") and kernel.get("gamma") in (None, "scale")
     benign = tame and moderate and even and usual
     return Case(name, X, y, weights, parameters, variants, bool(benign), story)
+
+
+def _draw_large(rng, name):
+    """Rows on one side of a size at which methods change hands, or anywhere up to the largest."""
+    kernel = {"kernel": "linear"}
+    if rng.random() < 0.5:
+        poly = rng.random() < 0.15
+        gamma = "scale" if rng.random() < 0.5 else float(10 ** rng.uniform(-1, 1.5))
+        kernel = {"kernel": "poly" if poly else "rbf", "gamma": gamma, "degree": int(rng.integers(2, 4)), "coef0": 1.0}
+    most = MOST_ROWS[kernel["kernel"]]
+    if rng.random() < 0.6:
+        n = int(rng.choice([size for size in THRESHOLDS if size <= most]) * rng.uniform(0.96, 1.04))
+    else:
+        n = int(2 ** rng.uniform(np.log2(300), np.log2(most)))
+    widest = MOST_VALUES // n if kernel["kernel"] == "linear" else 12
+    d = max(1, int(2 ** rng.uniform(0, np.log2(widest + 1))))
+    n_classes = 2 if rng.random() < 0.9 else int(rng.integers(3, 6))
+    form = str(rng.choice(["normal", "uniform", "binary", "sparse", "low rank"]))
+    X = _values(rng, form, n, d)
+    y, labels = _labels(rng, X, n_classes)
+    parameters, moderate = _draw_parameters(rng, name, X, y)
+    parameters |= kernel
+    weights, even = _draw_weights(rng, n)
+    parameters = {key: value for key, value in parameters.items() if key in _accepted(name)}
+    solver = {"solver": "auto"} if "solver" in _accepted(name) else {}
+    variants = [Variant("auto" if solver else "default", "dense", solver)]
+    if kernel["kernel"] == "linear" and rng.random() < 0.5:
+        variants.append(Variant("csr", "csr", solver))
+    benign = moderate and even and kernel.get("gamma") in (None, "scale") and kernel["kernel"] != "poly"
+    story = f"{n} x {d} {form}, {n_classes} classes ({labels})"
+    return Case(name, X, y, weights, parameters, variants, bool(benign), story)
+
+
+def _draw_wide(rng, name):
+    """Few sparse rows with large values: margins of 1 are what is left of much larger terms."""
+    n, stored = int(2 ** rng.uniform(1, np.log2(100))), int(2 ** rng.uniform(0, np.log2(150)))
+    d = int(2 ** rng.uniform(np.log2(max(stored, 100 * n + 1)), np.log2(50_000)))
+    power = rng.uniform(0, 7)
+    X = np.zeros((n, d))
+    for row in X:
+        row[rng.integers(0, d, stored)] = 10**power * rng.standard_normal(stored)
+    y = rng.integers(0, 2, n)
+    y[rng.permutation(n)[:2]] = 0, 1
+    parameters, _ = _draw_parameters(rng, name, X, y)
+    parameters = {key: value for key, value in parameters.items() if key in _accepted(name)} | {"kernel": "linear"}
+    solver = {"solver": "auto"}
+    variants = [Variant("auto", "csr", solver)]
+    if name == "LDMClassifier":
+        variants.append(Variant("coordinate-descent", "csr", {"solver": "coordinate-descent"}))
+    story = f"{n} x {d} sparse, {stored} values a row, times 1e{power:.0f}"
+    return Case(name, X, y, None, parameters, variants, False, story)
+
+
+def _scaled(rng, case):
+    """Return the case with LDM's margin terms on the scale of its hinge loss, C times the weight of the rows."""
+    p = dict(case.parameters)
+    if not case.name.startswith("LDM") or not np.all(np.isfinite(p.get("Cs", p.get("C")))):
+        return case
+    drawn = [float(rng.choice([0.0, 0.1, 1.0, 10.0, _price(rng, -3, 2)])) for _ in range(2)]
+    relative = bool(rng.random() < 0.5)
+    if case.name.endswith("CV"):
+        p |= {"lambda1s": [drawn[0]], "lambda2s": [drawn[1]], "lambda_scale": "relative"}
+    else:
+        unit = 1.0 if relative else p["C"] * (len(case.y) if case.weights is None else float(case.weights.sum()))
+        p |= {"lambda1": unit * drawn[0], "lambda2": unit * drawn[1]}
+        p |= {"lambda_scale": "relative" if relative else "absolute"}
+    story = f"{case.story}, margin terms {drawn[0]:.3g} and {drawn[1]:.3g} times the hinge loss"
+    return case._replace(parameters=p, story=story)
 
 
 def rows_of(case, variant):

@@ -15,6 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.class_weight import compute_sample_weight
 
 import margindist
+from benchmarks import fuzz_exact as exact
 from benchmarks import fuzz_oracles as oracles
 from benchmarks.fuzz_cases import rows_of
 
@@ -37,7 +38,6 @@ VALUE_ROUNDING = 1e-6  # relative to the sum of the terms' absolute values
 BOUND_ROUNDING = 1e-9
 EPSILON = np.finfo(float).eps
 CANCELLATION = 64 * EPSILON  # relative to what cancels
-OWN_CANCELLATION = 64 * float(np.finfo(oracles.LONG).eps)  # the same of the oracle's own numbers
 OBJECTIVES = {
     "LDMClassifier": oracles.ldm,
     "ODMClassifier": oracles.odm,
@@ -282,6 +282,7 @@ class Claim(NamedTuple):
     value: oracles.Value | None  # None where the coefficients do not tell
     bound: float  # the claimed lower bound of the minimum
     error: float  # how far rounding, even in long double, can have taken the value
+    point: oracles.Point
 
 
 def _settings(fit):
@@ -411,8 +412,8 @@ def _check_objectives(fit, name, problem, found, pools):
             bound = bound if np.isfinite(gap) else -np.inf
             error = 0.0
             if name in ROUNDED and value is not None:
-                error = rounding(k, value, OWN_CANCELLATION)
-            pools.setdefault((_settings(fit), k), []).append(Claim(fit, problem, value, bound, error))
+                error = rounding(k, value, 64 * problem.eps)
+            pools.setdefault((_settings(fit), k), []).append(Claim(fit, problem, value, bound, error, found[k]))
 
 
 def _value_of_one(objective, problem, signs, points):
@@ -443,7 +444,8 @@ def _compare(name, pools):
     for (_, k), claims in pools.items():
         reached = [(claim.value, claim.error, claim.fit.variant.label) for claim in claims if claim.value is not None]
         best = _reference_value(name, claims[0].problem, k)
-        for fit, _, _, bound, _ in claims:
+        _check_exactly(name, k, claims)
+        for fit, _, _, bound, *_ in claims:
             for value, error, label in reached:
                 if label != fit.variant.label and _is_above(bound - error, value):
                     found = f"{label} reaches {float(value.value):.15g}"
@@ -451,6 +453,53 @@ def _compare(name, pools):
                     break
             if best is not None and _is_above(bound, best):
                 fit.fail("certificate", f"at least {bound:.15g} claimed, but {float(best.value):.15g} is reached")
+
+
+def _check_exactly(name, k, claims):
+    """In exact arithmetic, weights are as near to the best ones as is claimed, and none are below the claimed bound."""
+    claims = [claim for claim in claims if claim.problem.kernel == "linear" and _is_finite(claim)]
+    if name not in exact.NAMES or not claims or not exact.is_small(claims[0].problem):
+        return
+    problem = claims[0].problem
+    signs = problem.signs()[k]
+    points = [(claim.point.coef, claim.point.intercept) for claim in claims]
+    points += _witnesses(name, problem, signs, [claim.fit for claim in claims if claim.problem is problem], k)
+    evaluate = exact.Exact(name, problem, signs)
+    best = exact.best_found(evaluate, points)
+    for claim in claims:
+        objective, gap = (
+            float(np.ravel(told)[k]) for told in (claim.fit.inner.objective_, claim.fit.inner.duality_gap_)
+        )
+        own, size = evaluate.value(evaluate.see(claim.point.coef, claim.point.intercept))
+        if own is None or not np.isfinite(objective):
+            continue
+        claimed = exact.fraction(objective)
+        distance = exact.fraction(gap) * abs(claimed) + exact.UNTOLD * size
+        if best < claimed - distance:
+            claim.fit.fail("certificate", f"{objective:.15g}, gap {gap:.1e} claimed; exactly {float(best):.15g} exists")
+        elif own - best > distance:
+            told = f"{float(own):.15g} exactly, and {float(best):.15g} exists"
+            claim.fit.fail("certificate", f"{objective:.15g}, gap {gap:.1e} claimed; the weights have {told}")
+
+
+def _is_finite(claim):
+    return np.isfinite(claim.bound) and np.isfinite(claim.point.coef).all() and np.isfinite(claim.point.intercept)
+
+
+def _witnesses(name, problem, signs, fits, k):
+    """Return coefficients and constants that may be better than those of the fits."""
+    found = []
+    if name == "LSSVMClassifier":
+        point = oracles.lssvm_reference(problem, signs)
+        found = [] if point is None else [(point.coef, point.intercept)]
+    elif name in oracles._SOLVERS:
+        point = oracles.reference(problem, name, signs)
+        found = [] if point is None else [(point.coef, point.intercept)]
+    for fit in fits:
+        if name == "LDMClassifier" and hasattr(fit.inner, "multipliers_"):
+            beta = np.atleast_2d(fit.inner.multipliers_)[k][problem.kept]
+            found.append(exact.from_multipliers(problem, signs, beta))
+    return [point for point in found if point is not None]
 
 
 def _is_above(bound, value):

@@ -12,6 +12,7 @@ from scipy.optimize import linprog
 
 LONG = np.longdouble
 INNER = ("poly", "sigmoid")  # kernels of inner products, which may cancel
+MOST_LONG_ROWS = 1200  # up to which kernel values are in long double; of more rows they would take gigabytes
 
 
 class Value(NamedTuple):
@@ -52,6 +53,12 @@ class Problem:
         if self._gram is None:
             self._gram, self._gamma = _kernel_values(self.rows, self.parameters, gamma), gamma
         return self._gram
+
+    @property
+    def eps(self):
+        """The relative rounding of the oracle's own numbers."""
+        few = self.kernel == "linear" or len(self.X) <= MOST_LONG_ROWS
+        return float(np.finfo(LONG if few else float).eps)
 
     def gram_error(self, eps):
         """Return how far values of an ``INNER`` kernel can be from the exact ones by rounding to a relative ``eps``.
@@ -103,14 +110,17 @@ def _class_weights(y, weights, wanted):
 
 def _kernel_values(rows, parameters, gamma):
     name = parameters["kernel"]
+    if len(rows) > MOST_LONG_ROWS:
+        rows = rows.astype(float)
     if name == "precomputed":
         return rows
+    number = rows.dtype.type
     if name == "rbf":
-        return np.array([np.exp(-LONG(gamma) * ((rows - row) ** 2).sum(axis=1)) for row in rows])
+        return np.array([np.exp(-number(gamma) * ((rows - row) ** 2).sum(axis=1)) for row in rows])
     inner = rows @ rows.T
     if name == "linear":
         return inner
-    return _of_inner(LONG(gamma) * inner + LONG(parameters["coef0"]), parameters)
+    return _of_inner(number(gamma) * inner + number(parameters["coef0"]), parameters)
 
 
 def _of_inner(inner, parameters):
@@ -166,9 +176,15 @@ def ldm(problem, point, signs):
         hinge = LONG(p["C"]) * (problem.weights @ np.maximum(0, 1 - z))
     share = problem.weights / problem.weights.sum()
     mean = share @ z
-    spread = 2 * LONG(p["lambda1"]) * (share @ (z - mean) ** 2)
-    terms = square / 2, spread, -LONG(p["lambda2"]) * mean, hinge
+    lambda1, lambda2 = lambdas(p, problem.weights)
+    terms = square / 2, 2 * lambda1 * (share @ (z - mean) ** 2), -lambda2 * mean, hinge
     return Value(sum(terms), sum(abs(term) for term in terms))
+
+
+def lambdas(parameters, weights):
+    """Return what LDM's lambdas are in absolute terms."""
+    unit = LONG(parameters["C"]) * weights.sum() if parameters.get("lambda_scale") == "relative" else LONG(1)
+    return unit * LONG(parameters["lambda1"]), unit * LONG(parameters["lambda2"])
 
 
 def odm(problem, point, signs):
@@ -394,8 +410,9 @@ def _ldm_program(p, Z, weights):
     n, d = Z.shape
     share = weights / weights.sum()
     centred = np.sqrt(share)[:, None] * (Z - share @ Z)
-    P_w = np.eye(d) + 4.0 * p["lambda1"] * centred.T @ centred
-    q_w = -p["lambda2"] * (share @ Z)
+    lambda1, lambda2 = map(float, lambdas(p, weights))
+    P_w = np.eye(d) + 4.0 * lambda1 * centred.T @ centred
+    q_w = -lambda2 * (share @ Z)
     if np.isinf(p["C"]):
         return _quadratic_program(P_w, q_w, -Z, -np.ones(n))
     P = np.zeros((d + n, d + n))

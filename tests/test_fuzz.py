@@ -1,6 +1,7 @@
 """The fuzz of benchmarks/fuzz.py, in short: its oracles see what is wrong, and in some fits of all kinds nothing is."""
 
 import json
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import margindist
 from benchmarks import fuzz
 from benchmarks.fuzz_cases import SHARES, Case, Variant, draw
 from benchmarks.fuzz_checks import Fit, TimeLimit, run_case
-from benchmarks.fuzz_oracles import LONG, Problem, _eliminate, ldm, points, reference
+from benchmarks.fuzz_exact import Exact, best_found, fraction, from_multipliers
+from benchmarks.fuzz_oracles import LONG, Problem, _eliminate, ldm, lssvm, odm, points, reference
 
 
 def kinds(fits):
@@ -50,6 +52,65 @@ def test_elimination_in_long_double():
     rng = np.random.default_rng(0)
     A, x = rng.standard_normal((20, 20)).astype(LONG), rng.standard_normal(20).astype(LONG)
     assert np.abs(_eliminate(A, A @ x) - x).max() < 1e-15
+
+
+@pytest.mark.parametrize("C", [2.0, np.inf])
+def test_exact_arithmetic_agrees_with_long_double(C):
+    rng = np.random.default_rng(0)
+    X, signs = rng.standard_normal((8, 3)), np.where(np.arange(8) % 2, LONG(1), LONG(-1))
+    X[:, 0] += 5.0 * signs.astype(float)
+    parameters = {"C": C, "lambda1": 0.5, "lambda2": 2.0, "lam": 3.0, "mu": 0.3, "theta": 0.2, "fit_intercept": True}
+    problem = Problem(X, signs, rng.uniform(0.5, 2.0, 8), parameters)
+    coef, constant = LONG(0.7) * rng.standard_normal(3) + [1, 0, 0], LONG(0.3)
+    model = margindist.LDMClassifier(**{key: parameters[key] for key in ("C", "lambda1", "lambda2")}).fit(X, signs)
+    model.coef_, model.intercept_ = coef[None], np.array([constant])
+    (point,) = points(problem, model)
+    for name, objective in (("LDMClassifier", ldm), ("ODMClassifier", odm), ("LSSVMClassifier", lssvm)):
+        if np.isinf(C) and name != "LDMClassifier":
+            continue
+        exact = Exact(name, problem, signs)
+        value, size = exact.value(exact.see(coef, constant))
+        assert float(value) == pytest.approx(float(objective(problem, point, signs).value), rel=1e-14)
+        assert size >= abs(value)
+
+
+def test_a_floating_point_number_is_the_fraction_that_it_is():
+    assert fraction(0.1) == Fraction(0.1) and fraction(-3e-300) == Fraction(-3e-300) and fraction(0.0) == 0
+    assert fraction(LONG(1) / 3) != Fraction(1 / 3) and abs(fraction(LONG(1) / 3) - Fraction(1, 3)) < Fraction(1, 2**63)
+
+
+def test_multipliers_become_better_weights(case):
+    (fit, _) = run_case(case)
+    problem = Problem(case.X, case.y, None, case.parameters)
+    (signs,) = problem.signs()
+    exact = Exact("LDMClassifier", problem, signs)
+    rough = best_found(exact, [(np.zeros(3), 0.0)])
+    fine = best_found(exact, [from_multipliers(problem, signs, 0.3 * fit.model.multipliers_[0])])
+    assert fit.model.objective_ * (1 - 1e-4) < fine < fit.model.objective_ * (1 + 1e-5) < rough
+
+
+def test_weights_that_rounding_has_spoilt_are_seen(case, monkeypatch):
+    """An error of the weights that long double's oracle takes for rounding is none in exact arithmetic."""
+    pair = case._replace(X=case.X[:20] * 1e7, y=case.y[:20], parameters=case.parameters | {"C": 100.0, "tol": 1e-9})
+    assert not kinds(run_case(pair))
+    spoiled(monkeypatch, coef_=lambda value: value * (1 + 1e-6), duality_gap_=lambda value: 1e-14)
+    assert "certificate" in kinds(run_case(pair))
+
+
+@pytest.mark.parametrize("kind", ["large", "wide", "scaled"])
+def test_cases_of_other_kinds(kind):
+    case, again = draw(2, 7, kind=kind), draw(2, 7, kind=kind)
+    assert np.array_equal(case.X, again.X) and case.parameters == again.parameters
+    assert {"large": case.X.shape[0] > 100, "wide": case.X.shape[1] > 100 * case.X.shape[0], "scaled": True}[kind]
+    name = f"{kind}:2:7"
+    assert fuzz.records_of(*fuzz.named(name))[0]["case"] == name
+
+
+def test_margin_terms_are_drawn_on_the_scale_of_the_hinge_loss():
+    cases = [draw(4, index, "LDMClassifier", kind="scaled") for index in range(40)]
+    relative = [case for case in cases if case.parameters.get("lambda_scale") == "relative"]
+    assert 5 < len(relative) < 35
+    assert any(case.parameters.get("lambda1") == 1.0 for case in relative)
 
 
 def spoiled(monkeypatch, **changes):
@@ -159,7 +220,7 @@ def test_every_fit_is_a_line_and_in_the_table(tmp_path):
 
 
 def test_some_fits_of_all_kinds_have_nothing_wrong():
-    records = fuzz.run(seed=6, fits=40)
+    records = fuzz.run(seed=6, fits=40, kind="ordinary") + fuzz.run(seed=6, fits=12, kind="scaled")
     assert not [(record["case"], record["variant"], record["failures"]) for record in records if record["failures"]]
 
 
@@ -195,8 +256,7 @@ ONCE_SLOW = [
 
 
 def run_again(case):
-    seed, index, *only = case.split(":")
-    return fuzz.records_of(int(seed), int(index), *only)
+    return fuzz.records_of(*fuzz.named(case))
 
 
 @pytest.mark.parametrize("case", ONCE_WRONG)
