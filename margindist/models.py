@@ -1,99 +1,93 @@
 """Model files that are safe to load from strangers.
 
-A model file holds what *prediction* needs and nothing else: a line that says what it is, a SHA-256 of the rest, the
-length of the header, the header (JSON), and the numbers of all arrays one after the other. Loading never unpickles,
-never evaluates, and never looks up a name from the file anywhere but in the tables below.
+A model file is a zip archive of skops: ``schema.json`` says what the model is made of, the arrays stand beside it, and
+``margindist.json`` has what is known about the model, as plain data. Nothing of a file is run, and none predicts to
+find out whether it is good. Three checks stand between a file and a model:
 
-Three checks stand between a file and a model:
+1. Nothing in the archive is compressed, no array stands for two, and the schema is bounded, so what a file takes in
+   memory is a small multiple of its size.
+2. Before skops makes anything, every node of the schema is one of the tables below: plain data, arrays, and classes
+   whose prediction is known. skops alone would also take functions, methods, and every class of scikit-learn.
+3. What was made has only the attributes that prediction needs, so training cannot go on from what a stranger wrote.
+   Where prediction relies on positions unseen (sparse matrices, one-hot encoders, libsvm), they are checked.
 
-1. Size, depth and number of parts of the header are bounded before it is parsed, and an array is made only if the file
-   has as many bytes as it needs, so a small file takes little time and memory.
-2. :mod:`margindist.model_schema` declares, class by class, the attributes there must be, with type, shape and range; an
-   object with others is not made, so compiled code gets no index that was not checked.
-3. The whole model predicts an example of its own making: parts that do not fit together are found at once.
-
-Pickle and joblib run what a file says. skops does not, but asks the user which types to trust, and its files depend on
-the versions of all packages; the estimators work with it too.
-
-In the header's tree, lists, texts and finite numbers are themselves; ``{"tuple": […]}`` and the like name other kinds
-(``_CODECS``), ``{"array": "<f8", "shape": […]}`` is the next array of the file, and ``{"class": …, "parameters": …,
-"fitted": …}`` an object of one of the classes that have a schema.
+The arithmetic of prediction is NumPy's and SciPy's, which raise an error for sizes that do not fit.
 """
 
-import functools
-import hashlib
-import inspect
+import io
 import json
-import math
 import os
 import platform
-import re
-import types
 import warnings
 from collections import UserList
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 import scipy.sparse as sp
 import sklearn
-from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import margindist
-from margindist.estimators._training_data import MatrixLike
 from margindist.files import written_whole
-from margindist.kernels import Kernel
-from margindist.methods import best_model
-from margindist.model_schema import SchemaError, check_fitted, check_parameters, class_named, complete, schema_of
+from margindist.kernels import KERNELS, Kernel
+from margindist.methods import OURS, best_model
 
 __all__ = ["ModelFileError", "ModelMetadata", "load_model", "read_metadata", "save_model"]
 
-FORMAT = 2
-_MAGIC = b"margindist model\n"
-_PRELUDE = len(_MAGIC) + 32 + 8  # the SHA-256 of what follows it, the length of the header
-_HEADER_BYTES = 16_000_000
-_VALUES = 500_000  # in the header
-_CONTAINERS = 100_000  # lists and objects in the header
-_OBJECTS = 10_000  # objects of the classes that may be in a file
-_DEPTH = 100  # of lists and objects within each other
-_DIGITS = 20  # of an integer
+FORMAT = 3
+_ABOUT = "margindist.json"
+_JSON_BYTES = 64_000_000  # Python's objects take some 25 times as much
+_NESTED = 10  # estimators within each other: each may ask those within it twice
 
+_CLASSES = {
+    "sklearn.calibration": "CalibratedClassifierCV _CalibratedClassifier _SigmoidCalibration _TemperatureScaling",
+    "sklearn.compose": "ColumnTransformer",
+    "sklearn.feature_selection": "VarianceThreshold",
+    "sklearn.frozen": "FrozenEstimator",
+    "sklearn.impute": "MissingIndicator SimpleImputer",
+    "sklearn.isotonic": "IsotonicRegression",
+    "sklearn.linear_model": "LogisticRegression RidgeClassifier",
+    "sklearn.multiclass": "OneVsOneClassifier OneVsRestClassifier",
+    "sklearn.pipeline": "Pipeline",
+    "sklearn.preprocessing": "FunctionTransformer LabelBinarizer LabelEncoder MaxAbsScaler MinMaxScaler Normalizer "
+    "OneHotEncoder OrdinalEncoder StandardScaler",
+    "sklearn.svm": "LinearSVC SVC",
+}
+_HOMES = {name: module for module, names in _CLASSES.items() for name in names.split()}
+_NUMBERS = {f"numpy.{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)}
+_NUMBERS |= {"numpy.bool", "numpy.bool_", "numpy.str_"}
+_PLAIN = {  # kinds of nodes that skops makes, each with the classes that it may make
+    "JsonNode": {"builtins.str"},
+    "DictNode": {"builtins.dict"},
+    "ListNode": {"builtins.list"},
+    "TupleNode": {"builtins.tuple", "margindist.kernels.Kernel"},
+    "SliceNode": {"builtins.slice"},
+    "TypeNode": {f"builtins.{kind.__name__}" for kind in (bool, int, float, str, object)} | _NUMBERS,
+    "DTypeNode": {"numpy.dtype"},
+    "NdArrayNode": {"numpy.ndarray"} | _NUMBERS,
+    "SparseMatrixNode": {"scipy.sparse.csr_matrix", "scipy.sparse.csr_array"},
+}
+_KEYS = (int, float, str, np.integer, np.floating)
+_VALUES = (type(None), bool, int, float, str, slice, type, np.dtype, np.generic)
+
+# What prediction needs of a classifier of ours besides its parameters, and the sizes of what must fit together.
+_LEARNT = {"classes_", "n_features_in_", "feature_names_in_", "coef_", "intercept_", "dual_coef_", "support_"}
+_LEARNT |= {"support_vectors_", "kernel_", "code_book_", "estimators_"}
+_SIZES = {
+    "coef_": ("problems", "features"),
+    "dual_coef_": ("problems", "support"),
+    "intercept_": ("problems",),
+    "support_": ("support",),
+    "support_vectors_": ("support", "features"),
+}
 # Parameters that concern the fitting and not the model: how many processes, a folder of pickles, and folds.
 _SET_BACK = {"memory", "n_jobs", "cv"}
-
-_TYPES = [
-    bool,
-    int,
-    float,
-    str,
-    object,
-    np.object_,
-    np.str_,
-    np.number,
-    np.integer,
-    np.floating,
-    np.float32,
-    np.float64,
-]
-_TYPES += [np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64]
-_TYPES = {kind.__name__: kind for kind in _TYPES}
-_PLAIN = (type(None), bool, int, float, str, np.generic)
-_SPARSE = {"csr_matrix": sp.csr_matrix, "csr_array": sp.csr_array}
-_DTYPE = re.compile(r"\|[biu]1|<[iu][248]|<f[248]|\|S[0-9]{1,7}|<U[0-9]{1,7}|<[mM]8\[[0-9]{0,6}[A-Za-z]{1,2}\]")
-
-# Types that JSON lacks: the type, how to encode a value, and how to decode it.
-_CODECS = {
-    "float": (float, str, float),
-    "tuple": (tuple, list, tuple),
-    "dict": (dict, lambda value: [list(pair) for pair in value.items()], lambda pairs: _plain_keys(dict(pairs))),
-    "slice": (slice, lambda value: [value.start, value.stop, value.step], lambda parts: slice(*parts)),
-    "type": (type, lambda value: value.__name__, lambda name: _TYPES[name]),
-}
 
 
 class ModelFileError(ValueError):
@@ -124,6 +118,8 @@ class ModelMetadata:
         Checksum of the training data.
     notes : tuple of str
         Whatever else was noted.
+    about : dict
+        Plain data that were kept beside the model, such as how columns were read.
     """
 
     format: int
@@ -135,6 +131,7 @@ class ModelMetadata:
     data_name: str | None = None
     data_checksum: str | None = None
     notes: tuple = ()
+    about: dict = field(default_factory=dict)
 
 
 # ---------------------------------------------------------------------- the public functions
@@ -149,6 +146,7 @@ def save_model(
     data_name: str | None = None,
     data_checksum: str | None = None,
     notes: Iterable[str] = (),
+    about: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a fitted classifier to a file that :func:`load_model` reads without running code from it.
 
@@ -161,14 +159,14 @@ def save_model(
     ----------
     model : estimator
         A fitted classifier of this library, or a pipeline of one, or of ``LinearSVC``, ``SVC``, ``LogisticRegression``
-        or ``RidgeClassifier``, with scikit-learn's scalers, encoders, imputers and ``ColumnTransformer``. A kernel that
-        is a function cannot be stored; ``kernel="precomputed"`` can, and the loaded model takes kernel values with
-        all training samples as before.
+        or ``RidgeClassifier``, with scikit-learn's scalers, encoders, imputers and ``ColumnTransformer``, calibrated or
+        not. A kernel that is a function cannot be stored; ``kernel="precomputed"`` can, and the loaded model takes
+        kernel values with all training samples as before.
     path : path-like
         Where to write. A file of that name is replaced.
     feature_names : iterable of str, default=None
-        Names of the columns for a model that was fitted on arrays: the loaded model checks them in data frames. Those
-        of the data frame the model was fitted on need not be given.
+        Names of the columns for a model that was fitted on arrays, for :func:`read_metadata` and ``margindist
+        predict``. Those of the data frame the model was fitted on need not be given.
     target_name : str, default=None
         Name of the predicted column.
     data_name : str, default=None
@@ -177,6 +175,8 @@ def save_model(
         Checksum of the training data.
     notes : iterable of str, default=()
         Sentences to keep with the model.
+    about : dict, default=None
+        Anything else to keep with the model: numbers, texts, and lists and dictionaries of these.
 
     Raises
     ------
@@ -201,53 +201,49 @@ def save_model(
     >>> bool((again.decision_function(X) == model.decision_function(X)).all())
     True
     """
+    skops = _skops()
     model = best_model(model)
     if not isinstance(model, BaseEstimator):
         raise ModelFileError(f"save_model: expected a fitted classifier, got an object of {type(model).__name__}.")
     try:
         check_is_fitted(model)
-        writer = _Writer()
-        tree = writer.node(model, type(model).__name__, fitted=True)
-        about = {
-            "model": _described(model),
-            "classes": [str(label) for label in np.asarray(getattr(model, "classes_", ())).tolist()],
-            "feature_names": _feature_names(model, feature_names),
-            "target_name": target_name,
-            "data_name": data_name,
-            "data_checksum": data_checksum,
-            "notes": [str(note) for note in ([notes] if isinstance(notes, str) else notes)],
-        }
-        _check_about(about)
-        parts = _file_parts(tree, about, writer.arrays)
-    except (ModelFileError, SchemaError) as error:
+        names = _feature_names(model, feature_names)
+        stored = _stored(model, type(model).__name__)
+        _check_model(stored)
+        schema, arrays = _tidied(skops.dumps(stored))
+        _check_schema(schema, arrays.__getitem__)
+    except ModelFileError as error:
         raise ModelFileError(f"save_model: {error}.") from None
     except RecursionError:
         raise ModelFileError("save_model: the model is nested too deeply or contains itself.") from None
-    with written_whole(path) as file:
-        file.writelines(parts)
+    metadata = ModelMetadata(
+        FORMAT,
+        {
+            "margindist": margindist.__version__,
+            "scikit-learn": sklearn.__version__,
+            "numpy": np.__version__,
+            "python": platform.python_version(),
+        },
+        _described(model),
+        tuple(str(label) for label in np.asarray(getattr(model, "classes_", ())).tolist()),
+        names,
+        target_name,
+        data_name,
+        data_checksum,
+        tuple(str(note) for note in ([notes] if isinstance(notes, str) else notes)),
+        dict(about or {}),
+    )
+    with written_whole(path) as file, ZipFile(file, "w") as archive:
+        for name, content in {_ABOUT: json.dumps(asdict(metadata)), "schema.json": schema, **arrays}.items():
+            archive.writestr(ZipInfo(name), content)
 
 
-class Model(Protocol):
-    """What is loaded: a classifier, or a pipeline that ends with one."""
-
-    classes_: np.ndarray
-    n_features_in_: int
-
-    def predict(self, X: MatrixLike) -> np.ndarray: ...
-
-    def decision_function(self, X: MatrixLike) -> np.ndarray: ...
-
-    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
-
-
-def load_model(path: str | os.PathLike) -> Model:
+def load_model(path: str | os.PathLike) -> Any:
     """Read a model that :func:`save_model` wrote; safe also with files from strangers.
 
     Nothing but the listed classes and plain data is ever made from the file, and nothing in it is executed. What loads
-    predicts, the same bit for bit as the model that was stored, on the same machine and versions; ``partial_fit`` is
-    refused.
+    predicts the same bit for bit as the model that was stored, on the same machine and versions, or, if somebody has
+    tampered with the file, raises an error or predicts nonsense. ``partial_fit`` is refused.
 
     Parameters
     ----------
@@ -262,7 +258,7 @@ def load_model(path: str | os.PathLike) -> Model:
     Raises
     ------
     ModelFileError
-        If the file is not a model file, is damaged, truncated or of a newer format, or holds what is not allowed.
+        If the file is not a model file, is damaged, truncated or of another format, or holds what is not allowed.
 
     Warns
     -----
@@ -273,11 +269,16 @@ def load_model(path: str | os.PathLike) -> Model:
     --------
     save_model : Writes the file, with an example.
     """
-    with _opened(path) as (header, reader):
-        model = reader.model(header["tree"])
-        _name_columns(model, header["about"]["feature_names"])
-        _try_out(model, reader.n_bytes)
-    written = header["versions"].get("scikit-learn")
+    skops = _skops()
+    with _opened(path) as (file, archive, metadata):
+        classes = _check_schema(archive.read("schema.json"), archive.read)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn warns of its version once for each object
+            model = skops.load(file, trusted=sorted(classes))
+        _require(isinstance(model, BaseEstimator), "it is not a model")
+        _check_model(model)
+        check_is_fitted(model)
+    written = metadata.versions.get("scikit-learn")
     if written != sklearn.__version__:
         warnings.warn(
             f"load_model: {Path(path).name} was written with scikit-learn {written}, this is {sklearn.__version__}; "
@@ -303,19 +304,31 @@ def read_metadata(path: str | os.PathLike) -> ModelMetadata:
     Raises
     ------
     ModelFileError
-        As :func:`load_model` does, but arrays are not looked at.
+        As :func:`load_model` does, but the model is not looked at.
     """
-    with _opened(path) as (header, _):
-        about = {key: tuple(item) if isinstance(item, list) else item for key, item in header["about"].items()}
-        return ModelMetadata(format=header["format"], versions=header["versions"], **about)
+    with _opened(path) as (_, _, metadata):
+        return metadata
 
 
-# ---------------------------------------------------------------------- writing
+def _skops():
+    try:
+        import skops.io
+    except ImportError:
+        raise ImportError("Model files need skops: pip install 'margindist[models]'.") from None
+    return skops.io
 
 
 def _require(condition, complaint):
     if not condition:
         raise ModelFileError(complaint)
+
+
+def _home(name):
+    """Return the module of a class that may be in a file, else None."""
+    return OURS[name].home if name in OURS else _HOMES.get(name)
+
+
+# ---------------------------------------------------------------------- writing
 
 
 def _described(model):
@@ -336,110 +349,85 @@ def _feature_names(model, given):
     return names
 
 
-class _Writer:
-    """Turns a model into a tree; arrays are collected in the order of the tree."""
-
-    def __init__(self):
-        self.arrays = []
-
-    def node(self, value, where, fitted=False):
-        """Return the node of a value; ``where`` names it in messages, ``fitted`` asks for what objects learnt."""
-        if value is None or type(value) in (bool, str):
-            return value
-        if type(value) is int:
-            _require(abs(value) < 10**_DIGITS, f"{where} is an integer of more than {_DIGITS} digits")
-            return value
-        if type(value) is float and math.isfinite(value):
-            return value
-        if isinstance(value, np.random.RandomState):
-            return None
-        if isinstance(value, (np.ndarray, np.generic)):
-            return self._array(value, where)
-        if sp.issparse(value):
-            return self._sparse(value, where)
-        if isinstance(value, np.dtype):
-            value = value.type
-        if isinstance(value, UserList) or (type(value).__module__.startswith("pandas") and hasattr(value, "to_list")):
-            value = list(value)
-        if type(value) is list:
-            return [self.node(item, where, fitted) for item in value]
-        for tag, (kind, encode, _) in _CODECS.items():
-            if type(value) is kind and (kind is not type or _TYPES.get(value.__name__) is value):
-                return {tag: self.node(encode(value), where, fitted)}
-        return self._object(best_model(value), where, fitted)
-
-    def _object(self, value, where, fitted):
-        kind = type(value)
-        name = kind.__name__
-        function = isinstance(value, (types.FunctionType, types.BuiltinFunctionType, types.MethodType, np.ufunc))
-        _require(
-            not function,
-            f"{where} is a function, which no model file can hold safely; use a kernel by name, or "
-            f"kernel='precomputed' and apply the function before",
-        )
-        _require(
-            class_named(name) is kind,
-            f"{where} is an object of {kind.__module__}.{name}, which is not among the classes a model file can hold "
-            f"(this library's classifiers and scikit-learn's usual preprocessing)",
-        )
-        parameters = value.get_params(deep=False) if isinstance(value, BaseEstimator) else _fields(value)
-        steps = fitted and name == "Pipeline"  # all that it has learnt
-        given = {
-            key: self.node(item, f"{name}.{key}", steps) for key, item in parameters.items() if key not in _SET_BACK
-        }
-        if not (fitted and isinstance(value, BaseEstimator)):
-            return {"class": name, "parameters": given}
-        learnt = {key: getattr(value, key) for key in schema_of(value) if hasattr(value, key)}
-        check_fitted(value, learnt)
-        nodes = {key: self.node(item, f"{name}.{key}", fitted) for key, item in learnt.items()}
-        return {"class": name, "parameters": given, "fitted": nodes}
-
-    def _array(self, array, where):
-        plain = np.asarray(array)
-        _require(type(array) is np.ndarray or isinstance(array, np.generic), f"{where} is a {type(array).__name__}")
-        if plain.dtype == object:
-            _require(plain.ndim == 1, f"{where} is an array of objects with {plain.ndim} dimensions")
-            return {"objects": self.node(plain.tolist(), where)}
-        plain = plain.astype(plain.dtype.newbyteorder("<"), copy=False)
-        _require(_DTYPE.fullmatch(plain.dtype.str), f"{where} is an array of {plain.dtype}")
-        node = {"array": plain.dtype.str, "shape": list(plain.shape)}
-        if plain.flags.f_contiguous and not plain.flags.c_contiguous:
-            node["order"] = "F"
-            plain = plain.T
-        self.arrays.append(np.ascontiguousarray(plain))
-        return node
-
-    def _sparse(self, matrix, where):
-        name = type(matrix).__name__
-        _require(_SPARSE.get(name) is type(matrix), f"{where} is a {name}, but sparse matrices must be CSR")
-        if not matrix.has_canonical_format:
-            matrix = matrix.copy()
-            matrix.sum_duplicates()
-        parts = [self._array(part, where) for part in (matrix.data, matrix.indices, matrix.indptr)]
-        return {"sparse": name, "shape": [int(n) for n in matrix.shape], "parts": parts}
+def _stored(value, where):
+    """Return what a file holds in place of a value, which ``where`` names in messages."""
+    value = best_model(value)
+    kind, name = type(value), type(value).__name__
+    if isinstance(value, (np.random.RandomState, np.random.Generator)):
+        return None
+    if isinstance(value, (*_VALUES, np.ndarray)) or sp.issparse(value) or (kind is Kernel and value.name in KERNELS):
+        return value  # it is checked later
+    if isinstance(value, (list, UserList)):
+        return [_stored(item, where) for item in value]
+    if kind is tuple:
+        return tuple(_stored(item, where) for item in value)
+    if kind is dict:
+        plain = all(isinstance(key, _KEYS) and type(key) is not bool for key in value)
+        _require(plain and len(set(map(str, value))) == len(value), f"{where} has keys that are no texts or numbers")
+        return {key: _stored(item, where) for key, item in value.items()}
+    known = OURS[name].load() is kind if name in OURS else f"{kind.__module__}.".startswith(f"{_HOMES.get(name)}.")
+    _require(
+        known,
+        f"{where} is an object of {kind.__module__}.{name}, which is not among the classes a model file can hold "
+        f"(this library's classifiers and scikit-learn's usual preprocessing; in place of a function, give kernel "
+        f"values with kernel='precomputed', or the columns that it makes)",
+    )
+    copy = object.__new__(kind)
+    vars(copy).update({key: _stored(item, f"{name}.{key}") for key, item in _kept(value).items()})
+    return copy
 
 
-def _fields(value):
-    return value._asdict() if isinstance(value, Kernel) else vars(value)
+def _kept(value):
+    """Return the attributes of an object that its prediction needs."""
+    if type(value).__name__ in OURS:
+        names = sorted({*value.get_params(deep=False), *_LEARNT})
+        kept = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    else:
+        kept = {name: item for name, item in value.__getstate__().items() if name != "_sklearn_version"}
+    if "transformers_" in kept:
+        kept |= _listed_columns(**kept)
+    return kept | dict.fromkeys(_SET_BACK & kept.keys())
 
 
-def _file_parts(tree, about, arrays):
-    """Return the pieces of a file in their order."""
-    versions = {
-        "margindist": margindist.__version__,
-        "scikit-learn": sklearn.__version__,
-        "numpy": np.__version__,
-        "python": platform.python_version(),
+def _listed_columns(transformers, transformers_, _remainder, _transformer_to_input_indices, **_):
+    """Return the parts of a ColumnTransformer, with lists of columns that were chosen by a mask or a function."""
+
+    def part(name, step, columns):
+        chosen = _transformer_to_input_indices.get(name, ())
+        return name, step, columns if isinstance(columns, (list, str, int, slice)) else [int(j) for j in chosen]
+
+    parts = [part(*one) for one in transformers]
+    return {
+        "transformers": parts,
+        "transformers_": [part(*one) for one in transformers_],
+        "_columns": [columns for _, _, columns in parts],
+        "_remainder": part(*_remainder),
     }
-    header = {"format": FORMAT, "versions": versions, "about": about, "tree": tree}
-    text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode()
-    _check_bounds(text)
-    contents = [array.reshape(-1).view(np.uint8).data for array in arrays if array.nbytes]
-    parts = [len(text).to_bytes(8, "little"), text, *contents]
-    digest = hashlib.sha256()
-    for part in parts:
-        digest.update(part)
-    return [_MAGIC, digest.digest(), *parts]
+
+
+def _tidied(data):
+    """Return the schema that skops has written, without addresses in memory, and the arrays by new names."""
+    arrays = {}
+    with ZipFile(io.BytesIO(data)) as archive:
+        schema = json.loads(archive.read("schema.json"))
+        for node in _nodes(schema):
+            node.pop("__id__", None)
+            if node["__loader__"] == "ObjectNode":
+                node["__module__"] = _home(node["__class__"])
+            if "file" in node:
+                content = archive.read(node["file"])
+                node["file"] = f"{len(arrays)}.npy"
+                if node["__loader__"] == "SparseMatrixNode":
+                    node["__module__"] = "scipy.sparse"
+                    content = _uncompressed(content)
+                arrays[node["file"]] = content
+    return json.dumps(schema, separators=(",", ":")).encode(), arrays
+
+
+def _uncompressed(content):
+    buffer = io.BytesIO()
+    sp.save_npz(buffer, sp.load_npz(io.BytesIO(content)), compressed=False)
+    return buffer.getvalue()
 
 
 # ---------------------------------------------------------------------- reading
@@ -447,291 +435,227 @@ def _file_parts(tree, about, arrays):
 
 @contextmanager
 def _opened(path):
-    """Yield the header and a reader of what follows; whatever goes wrong becomes one sentence about the file."""
+    """Yield a file, its archive and its metadata; whatever goes wrong becomes one sentence about the file."""
     with open(path, "rb") as file:
         try:
-            yield _read_header(file)
+            start = file.read(17)
+            _require(
+                start != b"margindist model\n",
+                "it has format 2, which is no longer read; fit the model again, or load the file with the margindist "
+                "that wrote it, pickle the model there and save it again here",
+            )
+            _require(start.startswith(b"PK\x03\x04"), "it is not a model file")
+            with ZipFile(file) as archive:
+                _check_archive(archive, os.fstat(file.fileno()).st_size)
+                yield file, archive, _metadata(archive)
         except Exception as error:
-            known = isinstance(error, (ModelFileError, SchemaError))
+            known = isinstance(error, ModelFileError)
             reason = str(error) if known else f"it is damaged ({type(error).__name__})"
-            cause = None if known else error
-            raise ModelFileError(f"The model file {Path(path).name} cannot be loaded: {reason}.") from cause
+            raise ModelFileError(f"The model file {Path(path).name} cannot be loaded: {reason}.") from (
+                None if known else error
+            )
 
 
-def _read_header(file):
-    """Return the checked header of a file and a reader of its arrays."""
-    size = os.fstat(file.fileno()).st_size
-    magic = file.read(len(_MAGIC))
-    promised = file.read(32)
-    length = int.from_bytes(file.read(8), "little")
+def _check_archive(archive, size):
+    """Refuse what is compressed or overlaps, so that a file holds no more than its size."""
+    stored = all(info.compress_type == ZIP_STORED for info in archive.infolist())
+    total = sum(max(info.file_size, info.compress_size) for info in archive.infolist())
+    _require(stored and total <= size, "it holds more than its size")
+
+
+def _metadata(archive):
+    names = archive.namelist()
     _require(
-        not magic.startswith(b"PK\x03\x04"),
+        "model.json" not in names or _ABOUT in names,
         "it has the format of margindist 0.1, which is no longer read; save the model again",
     )
-    _require(magic == _MAGIC, "it is not a model file")
-    _require(length <= size - _PRELUDE, "it is truncated or damaged")
-    _require(length <= _HEADER_BYTES, f"its header has more than {_HEADER_BYTES:,} bytes")
-    file.seek(_PRELUDE - 8)
-    digest = hashlib.file_digest(file, "sha256").digest()
-    _require(digest == promised, "its checksum does not fit, so it is truncated or damaged")
-    file.seek(_PRELUDE)
-    text = file.read(length)
-    _check_bounds(text)
-    header = json.loads(text, parse_int=_bounded_integer)
-    _check_header(header)
-    return header, _Reader(file, size - _PRELUDE - length)
-
-
-def _check_bounds(text):
-    """Refuse JSON that would take long to parse: its parts are counted before, without the texts in it."""
-    _require(len(text) <= _HEADER_BYTES, f"the header has more than {_HEADER_BYTES:,} bytes")
-    bare = re.sub(rb'"(?:[^"\\]++|\\.)*+"?', b"", text, flags=re.DOTALL)
-    _require(bare.count(b",") < _VALUES, f"the header has more than {_VALUES:,} values")
-    codes = np.frombuffer(bare, dtype=np.uint8)
-    opens = (codes == ord("[")) | (codes == ord("{"))
-    closes = (codes == ord("]")) | (codes == ord("}"))
-    _require(opens.sum() <= _CONTAINERS, f"the header has more than {_CONTAINERS:,} lists and objects")
-    depth = np.cumsum(opens.astype(np.int32) - closes)
-    _require(depth.max(initial=0) <= _DEPTH, f"the header is nested more than {_DEPTH} deep")
-
-
-def _bounded_integer(text):
-    _require(len(text) <= _DIGITS + 1, f"the header has an integer of more than {_DIGITS} digits")
-    return int(text)
-
-
-def _check_header(header):
-    number = header.get("format") if isinstance(header, dict) else None
+    _require(_ABOUT in names, "it is not a model file")
+    found = _parsed(archive.read(_ABOUT))
+    number = found.get("format") if isinstance(found, dict) else None
     _require(type(number) is int and number >= FORMAT, "it has no format number")
     _require(
         number == FORMAT,
         f"it has format {number}, made by a newer margindist; this one reads format {FORMAT}, so upgrade it",
     )
-    for key in ("versions", "about", "tree"):
-        _require(isinstance(header.get(key), dict), f"its header has no {key}")
-    _require(all(isinstance(version, str) for version in header["versions"].values()), "its versions are not texts")
-    _check_about(header["about"])
+    versions = found.get("versions")
+    _require(isinstance(versions, dict), "it has no versions")
+    return ModelMetadata(**{key: tuple(item) if isinstance(item, list) else item for key, item in found.items()})
 
 
-def _check_about(about):
-    expected = {field.name for field in fields(ModelMetadata)} - {"format", "versions"}
-    _require(set(about) == expected and isinstance(about["model"], str), "its metadata are incomplete")
-    for key, item in about.items():
-        several = key in ("classes", "feature_names", "notes")
-        optional = key not in ("model", "classes", "notes")
-        texts = item if several and isinstance(item, list) else [item]
-        fits = all(isinstance(text, str) for text in texts) and isinstance(item, list) == several
-        _require(fits or (optional and item is None), f"{key} must be {'texts' if several else 'a text'}")
+def _parsed(text):
+    _require(len(text) <= _JSON_BYTES, f"its description has more than {_JSON_BYTES:,} bytes")
+    return json.loads(text)
 
 
-class _Reader:
-    """Turns a tree back into a model; arrays are read from the file in the order of the tree."""
-
-    def __init__(self, file, n_bytes):
-        self.n_bytes = n_bytes
-        self._left = n_bytes
-        self._n_objects = 0
-        self._file = file
-
-    def model(self, tree):
-        """Return the model of a tree that uses up the file."""
-        model = self.value(tree)
-        _require(isinstance(model, BaseEstimator), "it is not a model")
-        _require(self._left == 0, "it has more bytes than its arrays")
-        check_is_fitted(model)
-        return model
-
-    def value(self, node):
-        """Return the value of a node."""
-        if isinstance(node, list):
-            return [self.value(item) if type(item) in (list, dict) else item for item in node]
-        if not isinstance(node, dict):
-            return node
-        kind = next(iter(node), None)
-        if kind in _CODECS:
-            return _CODECS[kind][2](self.value(node[kind]))
-        _require(kind in ("array", "objects", "sparse", "class"), f"it has a node of unknown kind {str(kind)[:40]!r}")
-        return getattr(self, f"_{kind}")(node)
-
-    def _array(self, node):
-        text, shape = node["array"], _shape(node["shape"])
-        _require(isinstance(text, str) and _DTYPE.fullmatch(text), f"the data type {str(text)[:40]!r} is not allowed")
-        dtype = np.dtype(text)
-        needed = math.prod(shape) * dtype.itemsize
-        _require(needed <= self._left, "an array is larger than the rest of the file")
-        by_columns = node.get("order") == "F"
-        array = np.empty(shape[::-1] if by_columns else shape, dtype)
-        if needed:
-            content = array.reshape(-1).view(np.uint8)
-            _require(self._file.readinto(content) == needed, "it is truncated")
-            self._left -= needed
-            _require(dtype.kind != "b" or content.max() <= 1, "a flag is neither true nor false")
-            _require(dtype.kind != "U" or content.view("<u4").max() < 0x110000, "a text has characters beyond Unicode")
-        return array.T if by_columns else array[()]
-
-    def _objects(self, node):
-        items = self.value(node["objects"])
-        _require(all(isinstance(item, _PLAIN) for item in items), "an array of objects holds more than plain values")
-        array = np.empty(len(items), dtype=object)
-        array[:] = items
-        return array
-
-    def _sparse(self, node):
-        data, indices, indptr = self.value(node["parts"])
-        matrix = _SPARSE[node["sparse"]]((data, indices, indptr), shape=_shape(node["shape"]))
-        matrix.check_format(full_check=True)
-        _require(matrix.has_canonical_format and matrix.nnz == len(data) == len(indices), "a sparse matrix is damaged")
-        return matrix
-
-    def _class(self, node):
-        self._n_objects += 1
-        _require(self._n_objects <= _OBJECTS, f"it has more than {_OBJECTS:,} objects")
-        name, given = node["class"], node.get("parameters")
-        _require(
-            isinstance(name, str) and class_named(name) is not None,
-            f"the class {str(name)[:60]!r} is not among those a model file may hold",
-        )
-        _require(isinstance(given, dict), f"{name} has no parameters")
-        kind = class_named(name)
-        known = _parameter_names(kind) - _SET_BACK
-        for key in given:
-            _require(key in known, f"{name} has no parameter {key[:40]!r}")
-        parameters = {key: self.value(item) for key, item in given.items()}
-        for key, item in parameters.items():
-            _require(not isinstance(item, type) or key.startswith("dtype"), f"{name}.{key} is a type")
-        built = kind(**parameters)
-        if not isinstance(built, BaseEstimator):
-            return built
-        check_parameters(built)
-        if "fitted" in node:
-            self._set_learnt(built, node["fitted"])
-        return built
-
-    def _set_learnt(self, model, nodes):
-        """Give a model what it has learnt."""
-        _require(isinstance(nodes, dict), f"{type(model).__name__} has no attributes")
-        attributes = {key: self.value(item) for key, item in nodes.items()}
-        check_fitted(model, attributes)
-        vars(model).update(attributes)
-        complete(model)
+def _nodes(schema):
+    """Yield every node of a schema: what skops makes an object of."""
+    left = [schema]
+    while left:
+        value = left.pop()
+        if isinstance(value, dict):
+            if "__loader__" in value:
+                yield value
+            left.extend(value.values())
+        elif isinstance(value, list):
+            left.extend(value)
 
 
-@functools.cache
-def _parameter_names(kind):
-    return set(inspect.signature(kind).parameters)
-
-
-def _plain_keys(found):
-    """Return a dictionary; integers are short and texts are hashed with a secret, so no file makes keys collide."""
-    _require(all(isinstance(key, _PLAIN) for key in found), "a dictionary has keys that are not plain")
-    return found
-
-
-def _shape(shape):
-    sizes = shape if isinstance(shape, list) else [None]
-    fits = len(sizes) <= 2 and all(type(n) is int and 0 <= n < 2**40 for n in sizes)
-    _require(fits, "an array has a shape that is not a list of at most two sizes")
-    return tuple(shape)
+def _check_schema(schema, read):
+    """Return the classes that a schema names; refuse it unless each of its nodes is one of the tables."""
+    files, classes = set(), set()
+    for node in _nodes(_parsed(schema)):
+        loader, name = str(node["__loader__"]), str(node["__class__"])
+        made = f"{node['__module__']}.{name}"
+        allowed = {f"{_home(name)}.{name}"} if loader == "ObjectNode" and _home(name) else _PLAIN.get(loader, ())
+        _require(made in allowed, f"{made[:80]!r} is not among the classes a model file may hold")
+        _require("__id__" not in node, "it has an object in two places")
+        if "file" in node:
+            _require(node["file"] not in files, "it has an array in two places")
+            files.add(node["file"])
+        if loader == "SparseMatrixNode":
+            content = read(node["file"])
+            with ZipFile(io.BytesIO(content)) as inner:
+                _check_archive(inner, len(content))
+        if loader == "JsonNode":
+            text = node["content"]
+            _require(text.startswith('"') or len(text) <= 25, "it has a number of too many digits")
+        if loader == "DictNode":
+            kinds = {kind["__class__"] for kind in node["key_types"]["content"]}
+            short = kinds <= {"str"} or max(map(len, node["content"])) <= 25  # equal hashes need many digits
+            _require(short, "it has a number of too many digits")
+        classes.add(made)
+    return classes
 
 
 # ---------------------------------------------------------------------- the whole model
 
 
-def _estimators(pipeline):
-    return [step for _, step in pipeline.steps if isinstance(step, BaseEstimator)]
+def _check_model(model):
+    """Refuse a model with what its prediction does not need, or with positions beyond what they point into."""
+    left = [(model, 0)]
+    while left:
+        part, depth = left.pop()
+        _require(depth <= _NESTED, f"it has more than {_NESTED} estimators within each other")
+        if isinstance(part, np.ndarray):
+            _check_array(part)
+        elif sp.issparse(part):
+            _require(part.format == "csr", "sparse matrices must be CSR")
+            part.check_format(full_check=True)
+        elif type(part) is Kernel:
+            numbers = all(isinstance(one, (int, float, np.number)) for one in part[1:])
+            _require(part.name in KERNELS and numbers, "its kernel is none")
+        elif isinstance(part, (list, tuple, dict)):
+            left.extend((one, depth) for one in (part.values() if isinstance(part, dict) else part))
+        elif _home(type(part).__name__) is not None:
+            _check_object(part)
+            left.extend((one, depth + 1) for one in vars(part).values())
 
 
-def _name_columns(model, names):
-    """Give a model that was fitted without names those of the file, so that columns are found or checked by name."""
-    if names is None or hasattr(model, "feature_names_in_"):
-        return
-    if hasattr(model, "steps"):
-        for step in _estimators(model)[:1]:
-            _name_columns(step, names)
-        return
-    _require(getattr(model, "n_features_in_", None) == len(names), "its feature names do not fit the model")
-    model.feature_names_in_ = np.array(names, dtype=object)
-    for name, step, _ in getattr(model, "transformers_", ()):
-        if isinstance(step, BaseEstimator):
-            _name_columns(step, [names[j] for j in model._transformer_to_input_indices[name]])
-    if type(model).__name__ == "OneVsRestClassifier":  # does not look at the columns itself
-        for one in model.estimators_:
-            _name_columns(one, names)
+def _check_array(array):
+    plain = type(array) is np.ndarray and array.dtype.kind in "biufUSmMO" and array.dtype.itemsize > 0
+    _require(plain, f"it has a {type(array).__name__} of {array.dtype}")
+    if array.dtype == object:
+        _require(array.ndim == 1 and all(isinstance(one, _VALUES) for one in array), "it has an array of objects")
+    if array.dtype == bool:
+        _require(array.view(np.uint8).max(initial=0) <= 1, "a flag is neither true nor false")
 
 
-def _try_out(model, n_bytes):
-    """Raise an error if the model cannot predict two example rows, so that whatever loads can predict."""
-    rows = _example_rows(model, n_bytes)
-    if rows is None:
-        return
-    *steps, last = _estimators(model) if hasattr(model, "steps") else [model]
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
-        warnings.simplefilter("ignore")
-        try:
-            for step in steps:
-                rows = step.transform(rows)
-            if not hasattr(last, "predict"):
-                last.transform(rows)
-                return
-            labels, scores = last.predict(rows), last.decision_function(rows)
-        except Exception as error:
-            raise ModelFileError("its parts do not fit together, so that it cannot predict") from error
-    n_classes = len(last.classes_)
-    shapes = [(2,)] if n_classes == 2 else [(2, n_classes), (2, n_classes * (n_classes - 1) // 2)]
-    _require(labels.shape == (2,) and scores.shape in shapes, "it does not predict one label per row")
-    _require(np.isfinite(scores).all(), "its scores are not finite numbers")
-    if type(last).__name__ == "CalibratedClassifier":
-        p = last.predict_proba(rows)
-        sums = p.sum(axis=1)
-        _require(p.shape == (2, n_classes) and np.allclose(sums, 1.0), "its probabilities do not sum to one")
-
-
-def _example_rows(model, n_bytes):
-    """Return two rows that a model should accept, or None if they cannot be made."""
-    first = _estimators(model)[0] if hasattr(model, "steps") else model
-    if hasattr(first, "steps"):
-        return _example_rows(first, n_bytes)
-    if not hasattr(first, "n_features_in_"):
-        return None
-    n_features = first.n_features_in_
-    names = getattr(first, "feature_names_in_", None)
-    special = _example(model)
-    if not special and 16 * n_features > max(n_bytes, 2**20):  # only a sparse matrix can have so many columns
-        return sp.csr_matrix((2, n_features))
-    values = np.zeros((2, n_features), dtype=object if any(isinstance(v, str) for v in special.values()) else float)
-    values[1] = 1.0
-    for column, value in special.items():
-        values[:, column] = value
-    if not special or names is None:
-        return values
+def _check_object(part):
+    kind, name, found = type(part), type(part).__name__, vars(part)
+    parameters = kind._get_param_names() if isinstance(part, BaseEstimator) else ()
+    for key in found:
+        fits = key in parameters or (key in _LEARNT if name in OURS else not hasattr(kind, key))
+        _require(fits, f"{name} has the attribute {str(key)[:40]!r}, which prediction does not need")
+    found.update(dict.fromkeys(_SET_BACK & found.keys()))
+    needed, check = _CHECKS.get(name, (None, _check_sizes))
     try:
-        import pandas as pd
-    except ImportError:
-        return None
-    return pd.DataFrame({name: values[:, k].tolist() for k, name in enumerate(names)})
+        if needed is None or needed in found:  # an object that was not fitted cannot predict
+            check(part)
+    except (AttributeError, TypeError, IndexError) as error:
+        raise ModelFileError(f"{name} lacks what prediction needs") from error
 
 
-def _example(model):
-    """Return the columns that do not take arbitrary numbers, each with a value that it does take."""
-    if hasattr(model, "steps"):
-        return _example_of_steps(_estimators(model))
-    if hasattr(model, "categories_"):
-        return {k: categories[0] for k, categories in enumerate(model.categories_)}
-    if hasattr(model, "estimators_"):
-        return _example(model.estimators_[0])
-    found = {}
-    for name, step, _ in getattr(model, "transformers_", ()):
-        columns = model._transformer_to_input_indices[name]
-        inner = _example(step) if isinstance(step, BaseEstimator) else {}
-        found |= {column: inner.get(k, 0.0) for k, column in enumerate(columns)}
-    return found
+def _check_sizes(model):
+    """Refuse numbers that do not fit together, which NumPy might stretch to all pairs."""
+    sizes = {"features": getattr(model, "n_features_in_", None)}
+    if hasattr(model, "coef_") or hasattr(model, "dual_coef_"):
+        sizes["problems"] = 1 if len(model.classes_) == 2 else len(model.classes_)
+    for name, expected in _SIZES.items():
+        value = vars(model).get(name)
+        if value is None or np.ndim(value) == 0:
+            continue
+        shape = value.shape if len(expected) == 1 or len(value.shape) == 2 else (1, *value.shape)
+        fits = len(shape) == len(expected) and all(sizes.setdefault(*one) == one[1] for one in zip(expected, shape))
+        _require(fits, f"{type(model).__name__}.{name} is of the wrong shape")
 
 
-def _example_of_steps(steps):
-    """Return the same for the steps of a pipeline; an imputer passes values on."""
-    if not steps or type(steps[0]).__name__ != "SimpleImputer":
-        return _example(steps[0]) if steps else {}
-    fills = steps[0].statistics_
-    dropped = not steps[0].keep_empty_features and steps[0].strategy != "constant"
-    kept = [k for k, fill in enumerate(fills) if fill == fill or not dropped]
-    return {kept[k]: value for k, value in _example_of_steps(steps[1:]).items() if k < len(kept)}
+def _check_codes(model):
+    shape = (len(model.classes_), len(model.estimators_))
+    _require(model.code_book_.shape == shape, "ECOCClassifier.code_book_ is of the wrong shape")
+
+
+def _check_curve(curve):
+    _require(all(np.ndim(value) == 0 for value in vars(curve).values()), f"{type(curve).__name__} has arrays")
+
+
+def _check_columns(chooser):
+    """Refuse slices of more columns than are listed: a small file would make many columns of a few."""
+    for name, _, columns in chooser.transformers_:
+        listed = isinstance(columns, (list, str, int)) or str in map(type, (columns.start, columns.stop))
+        most = len(chooser._transformer_to_input_indices[name])
+        fits = listed or len(range(chooser.n_features_in_)[columns]) <= most
+        _require(fits, "ColumnTransformer.transformers_ has columns that are not listed")
+
+
+def _check_one_hot(encoder):
+    """Refuse codes beyond the columns of a feature: sparse rows are made of them unseen."""
+    nothing = [None] * len(encoder.categories_)
+    groups = encoder._default_to_infrequent_mappings if encoder._infrequent_enabled else nothing
+    rare = encoder._infrequent_indices if encoder._infrequent_enabled else nothing
+    dropped = nothing if encoder._drop_idx_after_grouping is None else encoder._drop_idx_after_grouping
+    sizes = {len(nothing), len(groups), len(rare), len(dropped), len(encoder._n_features_outs)}
+    fits = len(sizes) == 1 and encoder.n_features_in_ == len(nothing)
+    columns = zip(encoder.categories_, encoder._n_features_outs, groups, rare, dropped)
+    _require(fits and all(map(_fits_codes, *zip(*columns))), "OneHotEncoder has codes that are not of its categories")
+
+
+def _fits_codes(categories, width, group, rare, drop):
+    """Tell whether categories ascend, and whether the codes of one feature are below its number of columns."""
+    known = categories[:-1] if categories.dtype.kind == "f" and np.isnan(categories[-1]) else categories
+    ordered = categories.dtype == object or bool((known[:-1] < known[1:]).all())
+    n_codes = len(categories) if group is None else int(group.max()) + 1
+    whole = (group is None) == (rare is None) and (
+        group is None or (len(group) == len(categories) and group.min() >= 0)
+    )
+    if drop is not None:
+        return ordered and whole and 0 <= drop < n_codes and width == n_codes - 1
+    return ordered and whole and width == n_codes
+
+
+def _check_libsvm(model):
+    """Refuse sizes and positions that do not fit together, which libsvm takes for granted."""
+    n_classes, n_support = len(model.classes_), len(model.support_)
+    pairs, vectors, dual = n_classes * (n_classes - 1) // 2, model.support_vectors_, model._dual_coef_
+    given = model.kernel == "precomputed"
+    fits = [
+        vectors.shape == ((0, 0) if given else (n_support, model.n_features_in_)),
+        not given or (model.support_.min() >= 0 and model.support_.max() < model.n_features_in_),
+        not given or tuple(model.shape_fit_) == (model.n_features_in_,) * 2,
+        model._n_support.shape == (n_classes,) and model._n_support.min() >= 0,
+        model._n_support.sum(dtype=np.int64) == n_support,
+        dual.shape == (n_classes - 1, n_support) and model._intercept_.shape == (pairs,),
+        model._probA.shape == model._probB.shape and model._probA.shape in ((0,), (pairs,)),
+        sp.issparse(vectors) == sp.issparse(dual) == model._sparse,
+        not sp.issparse(dual) or dual.nnz == (n_classes - 1) * n_support,
+    ]
+    _require(all(fits), "SVC has parts that do not fit together")
+
+
+_CHECKS = {
+    "SVC": ("support_", _check_libsvm),
+    "OneHotEncoder": ("categories_", _check_one_hot),
+    "ColumnTransformer": ("transformers_", _check_columns),
+    "ECOCClassifier": ("code_book_", _check_codes),
+    "_SigmoidCalibration": (None, _check_curve),
+    "_TemperatureScaling": (None, _check_curve),
+}

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
 from sklearn.model_selection import StratifiedKFold
 from sklearn.pipeline import make_pipeline
@@ -23,7 +24,6 @@ from sklearn.preprocessing import MaxAbsScaler, StandardScaler
 
 from margindist.datasets import encoder
 from margindist.datasets.dataset import take_rows
-from margindist.estimators.calibration import CalibratedClassifier
 from margindist.methods import search
 from margindist.runs.runner import CannotRun
 from margindist.runs.store import Cell, Result
@@ -292,8 +292,8 @@ def _with_probabilities(estimator, parts, folds, seeds):
         model = clone(estimator).fit(parts.X, parts.y)
         return model, model.predict_proba(parts.X_test)
     within = StratifiedKFold(folds, shuffle=True, random_state=seeds.folds)
-    calibrated = CalibratedClassifier(estimator, cv=within).fit(parts.X, parts.y)
-    return calibrated.estimator_, calibrated.predict_proba(parts.X_test)
+    calibrated = CalibratedClassifierCV(estimator, cv=within, ensemble=False).fit(parts.X, parts.y)
+    return calibrated.calibrated_classifiers_[0].estimator, calibrated.predict_proba(parts.X_test)
 
 
 def _stability(estimator, parts, seeds):

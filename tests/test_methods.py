@@ -70,7 +70,7 @@ def test_only_registered_classes_are_stored_and_loaded(iris, tmp_path):
     declared = declare()
     save_model(model, tmp_path / "model")
     methods._remove(declared)
-    with pytest.raises(ModelFileError, match="'OutsideClassifier' is not among those a model file may hold"):
+    with pytest.raises(ModelFileError, match="OutsideClassifier' is not among the classes a model file may hold"):
         load_model(tmp_path / "model")
 
 

@@ -1,6 +1,5 @@
 """Model files: what comes back is what was stored, and nothing else ever comes out of a file."""
 
-import contextlib
 import io
 import json
 import os
@@ -13,14 +12,16 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 import sklearn
+import skops.io
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.datasets import load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
-from sklearn.model_selection import GridSearchCV
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.multiclass import OneVsOneClassifier, OneVsRestClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import (
@@ -37,18 +38,17 @@ from sklearn.preprocessing import (
 from sklearn.svm import SVC, LinearSVC
 
 import margindist
-from benchmarks.fuzz_models import array_nodes, fuzz, pack, unpack
+from benchmarks.fuzz_models import attributes, fuzz, nodes, pack, unpack
 from margindist import (
     LDMClassifier,
     LSSVMClassifier,
     LSSVMClassifierCV,
     MAMClassifier,
     ODMClassifier,
-    PUMMAClassifier,
 )
 from margindist.compare import train
 from margindist.datasets import encoder, tidy
-from margindist.models import FORMAT, ModelFileError, _Reader, _Writer, load_model, read_metadata, save_model
+from margindist.models import FORMAT, ModelFileError, load_model, read_metadata, save_model
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*negative eigenvalues:UserWarning"
@@ -226,33 +226,47 @@ def test_of_our_own_searches_the_best_model_is_stored(tmp_path):
     np.testing.assert_array_equal(again.decision_function(X), search.decision_function(X))
 
 
-def test_values_of_every_kind_come_back():
-    values = {
-        "nan": float("nan"),
-        "inf": [np.inf, -np.inf, -0.0, 1e-320, 0.1],
-        "tuple": (1, (2, None), "three", True),
-        "dict": {1: "a", "b": 2.5, False: None},
-        "numpy": (np.float32(0.1), np.int8(-3), np.bool_(True), np.str_("x"), np.float64("nan")),
-        "type": (np.float32, float, object),
-        "objects": np.array(["a", None, 1.5, float("nan")], dtype=object),
-        "fortran": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
-        "empty": np.zeros((0, 3)),
-        "times": np.array(["2020-01-01"], dtype="datetime64[D]"),
-        "csr": sp.csr_array(X),
-        "slice": slice(1, None, 2),
-        "text": "ends with \0 and has \ud800 and ü",
-    }
-    writer = _Writer()
-    node = json.loads(json.dumps(writer.node(values, "values")))
-    body = b"".join(array.tobytes() for array in writer.arrays)
-    for value, found in zip(values.values(), _Reader(io.BytesIO(body), len(body)).value(node).values(), strict=True):
-        assert type(found) is type(value)
-        if isinstance(value, np.ndarray):
-            assert found.dtype == value.dtype and found.flags.f_contiguous == value.flags.f_contiguous
-            assert found.flags.writeable
-        if sp.issparse(value):
-            found, value = found.toarray(), value.toarray()
-        assert repr(found) == repr(value)
+@pytest.mark.parametrize(
+    "labels",
+    [
+        NAMES.astype(str),
+        NAMES,
+        Y.astype(np.int8),
+        Y > 0,
+        Y * 2.0,
+        np.array(["\0 ends", "ü", "\ud800"], dtype=object)[Y],
+    ],
+    ids=["texts", "objects", "bytes", "flags", "numbers", "odd texts"],
+)
+def test_labels_of_every_kind_come_back(labels, tmp_path):
+    model = LSSVMClassifier().fit(X, labels)
+    again = roundtrip(model, tmp_path)
+    assert_same(again, model, X)
+    assert again.classes_.dtype == model.classes_.dtype
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic"])
+def test_calibrated_classifiers_come_back(method, tmp_path):
+    model = CalibratedClassifierCV(LSSVMClassifier(), method=method, ensemble=False, cv=StratifiedKFold(3)).fit(
+        X, NAMES
+    )
+    again = roundtrip(model, tmp_path)
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+
+
+def test_plain_data_are_kept_beside_the_model(tmp_path):
+    about = {"dates": {"seen": "day first"}, "per cent": ["rate", "share"], "decimal": ",", "rows": 3, "none": None}
+    roundtrip(LSSVMClassifier().fit(X, Y), tmp_path, about=about)
+    assert read_metadata(tmp_path / "a.model").about == about
+
+
+def test_skops_reads_the_model_too(tmp_path):
+    model = LSSVMClassifier(kernel="rbf").fit(X, Y)
+    save_model(model, tmp_path / "a.model")
+    trusted = skops.io.get_untrusted_types(file=tmp_path / "a.model")
+    again = skops.io.load(tmp_path / "a.model", trusted=trusted)
+    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
 
 
 def test_class_weight_by_label_comes_back_and_random_state_is_forgotten(tmp_path):
@@ -321,40 +335,15 @@ def test_a_model_of_a_table_of_numbers_finds_its_columns_again(tmp_path):
         again.predict(table.drop(columns="sepal length (cm)"))
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        LSSVMClassifier(),
-        make_pipeline(make_pipeline(SimpleImputer(), MinMaxScaler()), LSSVMClassifier()),
-        OneVsRestClassifier(LSSVMClassifier()),
-        OneVsOneClassifier(LSSVMClassifier()),
-    ],
-    ids=["bare", "pipeline", "one-vs-rest", "one-vs-one"],
-)
-def test_names_are_checked_whether_the_model_or_the_file_has_them(model, tmp_path):
+def test_names_that_are_given_are_those_the_model_has_seen(tmp_path):
     names = ["a", "b", "c", "d"]
     table = pd.DataFrame(X.copy(), columns=names)
-    loaded = [
-        roundtrip(sklearn.base.clone(model).fit(table, Y), tmp_path),
-        roundtrip(sklearn.base.clone(model).fit(X, Y), tmp_path, feature_names=names),
-    ]
-    for again in loaded:
-        assert list(again.feature_names_in_) == names
-        np.testing.assert_array_equal(again.predict(table), model.fit(table, Y).predict(table))
-        with pytest.raises(ValueError, match="feature names should match"):
-            again.predict(table[names[::-1]])
+    again = roundtrip(LSSVMClassifier().fit(table, Y), tmp_path)
+    assert list(again.feature_names_in_) == names
+    with pytest.raises(ValueError, match="feature names should match"):
+        again.predict(table[names[::-1]])
     with pytest.raises(ModelFileError, match="not those of the columns the model has seen"):
-        save_model(loaded[0], tmp_path / "a.model", feature_names=names[::-1])
-
-
-def test_names_of_the_file_reach_the_steps_of_a_column_transformer(tmp_path):
-    chooser = ColumnTransformer([("first", MinMaxScaler(), [0, 2]), ("rest", StandardScaler(), [1, 3])])
-    model = make_pipeline(chooser, LSSVMClassifier()).fit(X, Y)
-    again = roundtrip(model, tmp_path, feature_names=["a", "b", "c", "d"])
-    table = pd.DataFrame(X.copy(), columns=["a", "b", "c", "d"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        np.testing.assert_array_equal(again.decision_function(table[["d", "c", "b", "a"]]), model.decision_function(X))
+        save_model(again, tmp_path / "a.model", feature_names=names[::-1])
 
 
 # ---------------------------------------------------------------------- the file
@@ -408,18 +397,20 @@ def test_what_cannot_be_stored_is_named(tmp_path):
     def cases():
         yield RandomForestClassifier(2).fit(X, Y), "RandomForestClassifier"
         yield make_pipeline(MinMaxScaler(), RandomForestClassifier(2)).fit(X, Y), "Pipeline.steps.*RandomForest"
-        yield LSSVMClassifier(kernel=lambda a, b: a @ b.T).fit(X, Y), "LSSVMClassifier.kernel is a function"
+        yield LSSVMClassifier(kernel=lambda a, b: a @ b.T).fit(X, Y), "LSSVMClassifier.kernel.*kernel='precomputed'"
         yield make_pipeline(FunctionTransformer(np.abs), LSSVMClassifier()).fit(X, Y), "FunctionTransformer.func"
         yield "model", "expected a fitted classifier, got an object of str"
         loop = margindist.ECOCClassifier(LSSVMClassifier()).fit(X, Y)
         loop.estimator = loop
         yield loop, "contains itself"
         odd = LSSVMClassifier().fit(X, Y)
-        yield odd.set_params(class_weight=np.ma.array([1.0], mask=[True])), "LSSVMClassifier.class_weight is a Masked"
-        yield LSSVMClassifier().fit(X, Y).set_params(class_weight={0: 10**30}), "integer of more than 20 digits"
+        yield odd.set_params(class_weight=np.ma.array([1.0], mask=[True])), "it has a MaskedArray"
+        yield LSSVMClassifier().fit(X, Y).set_params(class_weight={0: 10**30}), "a number of too many digits"
+        yield LSSVMClassifier().fit(X, Y).set_params(class_weight={True: 1.0}), "keys that are no texts or numbers"
+        yield LSSVMClassifier().fit(X, Y).set_params(class_weight={1: 1.0, "1": 2.0}), "class_weight has keys"
         odd = LSSVMClassifier().fit(X, Y)
-        odd.coef_ = odd.coef_ * np.nan
-        yield odd, "LSSVMClassifier.coef_ is of the wrong type or shape, or out of range"
+        odd.coef_ = odd.coef_[:, :2]
+        yield odd, "LSSVMClassifier.coef_ is of the wrong shape"
 
     for model, message in cases():
         with pytest.raises(ModelFileError, match=message):
@@ -442,11 +433,11 @@ def test_a_class_of_the_same_name_is_not_taken_for_ours(tmp_path):
 # ---------------------------------------------------------------------- files from strangers
 
 
-def rewrite(path, change):
-    """Change header and body in place; the checksum is made to fit again, as a forger would."""
-    header, body = unpack(path.read_bytes())
-    changed = change(header)
-    path.write_bytes(pack(header, body if changed is None else changed))
+def rewrite(path, change, *more):
+    """Change the schema of a file in place, as a forger would."""
+    schema, about, arrays = unpack(path.read_bytes())
+    change(schema, *more)
+    path.write_bytes(pack(schema, about, arrays))
 
 
 @pytest.fixture
@@ -465,278 +456,296 @@ def refusal(path):
     return text
 
 
+def of_class(schema, name):
+    """Return the node of an object."""
+    return next(node for node in nodes(schema, "ObjectNode") if node["__class__"] == name)
+
+
 def test_what_is_no_model_file_is_refused(tmp_path):
     path = tmp_path / "x"
     for data in (b"", b"hello", b"\x80\x04" + b"x" * 100, pickle.dumps(LSSVMClassifier())):
         path.write_bytes(data)
         assert "not a model file" in refusal(path)
-    for header in (b"[]", b'{"kind": "other"}', b'{"format": 1}'):
-        path.write_bytes(pack(header, b""))
+    for about in ([], {"kind": "other"}, {"format": 1}):
+        path.write_bytes(pack({}, about, {}))
         assert "no format number" in refusal(path)
+    skops.io.dump(LSSVMClassifier().fit(X, Y), path)
+    assert "not a model file" in refusal(path)
     with pytest.raises(FileNotFoundError):
         load_model(tmp_path / "none")
 
 
-def test_the_format_of_the_first_release_is_refused(tmp_path):
+def test_earlier_formats_are_refused_with_what_to_do(tmp_path):
     with zipfile.ZipFile(tmp_path / "old", "w") as archive:
         archive.writestr("model.json", '{"kind": "margindist model", "format": 1}')
     assert "the format of margindist 0.1, which is no longer read; save the model again" in refusal(tmp_path / "old")
+    (tmp_path / "old").write_bytes(b"margindist model\n" + bytes(40) + b"{}")
+    text = refusal(tmp_path / "old")
+    assert "format 2, which is no longer read; fit the model again, or load the file with the margindist that" in text
 
 
 def test_truncated_and_damaged_files_are_refused(stored):
     whole = stored.read_bytes()
     for length in (20, len(whole) // 2, len(whole) - 1):
         stored.write_bytes(whole[:length])
-        assert "truncated" in refusal(stored)
-    for position in (40, len(whole) // 2, len(whole) - 1):
+        refusal(stored)
+    for position in (100, len(whole) // 3, len(whole) // 2):
         stored.write_bytes(whole[:position] + bytes([whole[position] ^ 1]) + whole[position + 1 :])
         assert "damaged" in refusal(stored)
-    stored.write_bytes(pack(*unpack(whole)) + b"more")
-    assert "checksum does not fit" in refusal(stored)
-    header, body = unpack(whole)
-    stored.write_bytes(pack(header, body + b"more"))
-    assert "more bytes than its arrays" in refusal(stored)
 
 
 def test_a_newer_format_is_refused_and_another_version_warns(stored):
-    rewrite(stored, lambda header: header["versions"].update({"scikit-learn": "0.1"}))
+    schema, about, arrays = unpack(stored.read_bytes())
+    about["versions"]["scikit-learn"] = "0.1"
+    stored.write_bytes(pack(schema, about, arrays))
     with pytest.warns(UserWarning, match=r"written with scikit-learn 0\.1, this is"):
         load_model(stored)
-    rewrite(stored, lambda header: header.update(format=FORMAT + 1))
+    stored.write_bytes(pack(schema, about | {"format": FORMAT + 1}, arrays))
     assert f"format {FORMAT + 1}, made by a newer margindist" in refusal(stored)
     with pytest.raises(ModelFileError, match="newer margindist"):
         read_metadata(stored)
 
 
-def leaf(header):
-    """Return the node of the classifier in the stored pipeline."""
-    return header["tree"]["parameters"]["steps"][1]["tuple"][1]
+def test_nothing_is_larger_than_the_file(stored):
+    schema, about, arrays = unpack(stored.read_bytes())
+    stored.write_bytes(pack(schema, about, arrays, zipfile.ZIP_DEFLATED))
+    assert "more than its size" in refusal(stored)
+    zeros, compressed = sp.csr_matrix((1000, 1000)), io.BytesIO()
+    save_model(LSSVMClassifier(kernel="rbf").fit(sp.csr_matrix(X), Y), stored)
+    schema, about, arrays = unpack(stored.read_bytes())
+    sp.save_npz(compressed, zeros)
+    for node in nodes(schema, "SparseMatrixNode"):
+        arrays[node["file"]] = compressed.getvalue()
+    stored.write_bytes(pack(schema, about, arrays))
+    assert "more than its size" in refusal(stored)
 
 
-@pytest.mark.parametrize(
-    ("header", "complaint"),
-    [
-        (b" " * 63_000_000, "more than 16,000,000 bytes"),
-        (b"[" + b"[]," * 300_000 + b"1]", "more than 100,000 lists and objects"),
-        (b"[" + b"1," * 1_000_001 + b"1]", "more than 500,000 values"),
-        (b"[" * 1_000_000, "more than 100,000 lists"),
-        (b"[" * 1_000 + b"]" * 1_000, "nested more than 100 deep"),
-        (b'{"format": ' + b"1" * 4_000 + b"}", "integer of more than 20 digits"),
-        (b'["' + b'\\"[' * 1_000_000, "is damaged"),
-    ],
-    ids=["bytes", "containers", "values", "open", "depth", "digits", "text without an end"],
-)
-def test_headers_are_bounded_before_they_are_parsed(header, complaint, tmp_path):
-    path = tmp_path / "a.model"
-    path.write_bytes(pack(header, b""))
-    assert complaint in refusal(path)
-    with pytest.raises(ModelFileError, match=complaint):
-        read_metadata(path)
+def test_an_array_stands_for_one_attribute(stored):
+    def point_twice(schema):
+        first, second, *_ = nodes(schema, "NdArrayNode")
+        second["file"] = first["file"]
+
+    rewrite(stored, point_twice)
+    assert "an array in two places" in refusal(stored)
+
+
+def test_objects_within_themselves_do_not_hang(stored):
+    """skops looks through lists of lists of lists … once for every way to them."""
+
+    def multiply(schema):
+        plain = {"__module__": "builtins", "__class__": "list", "__loader__": "ListNode"}
+        inner = {**plain, "content": []}
+        for number in range(1, 40):
+            stub = {**plain, "content": [], "__id__": number}
+            inner = {**plain, "content": [stub | inner, stub], "__id__": number + 1}
+        attributes(of_class(schema, "LDMClassifier"))["class_weight"] = inner
+
+    rewrite(stored, multiply)
+    assert "in two places" in refusal(stored)
+
+
+def test_what_is_nested_is_bounded(stored):
+    def nest(schema):
+        step = of_class(schema, "Pipeline")
+        for _ in range(12):
+            inner = json.loads(json.dumps(step))
+            attributes(step)["steps"]["content"][1]["content"][1] = inner
+
+    rewrite(stored, nest)
+    assert "in two places" in refusal(stored) or "within each other" in refusal(stored)
+    model = make_pipeline(LSSVMClassifier())
+    for _ in range(12):
+        model = make_pipeline(model)
+    with pytest.raises(ModelFileError, match="more than 10 estimators within each other"):
+        save_model(model.fit(X, Y), stored)
+    _, about, arrays = unpack(stored.read_bytes())
+    deep = b"[" * 100_000 + b"]" * 100_000
+    stored.write_bytes(pack(deep, about, arrays))
+    assert "damaged (RecursionError)" in refusal(stored)
 
 
 def test_keys_cannot_be_made_to_collide(stored):
     """Equal hashes need integers of many digits."""
-    keys = [[k * (2**61 - 1), 0] for k in range(20_000)]
-    rewrite(stored, lambda header: leaf(header)["parameters"].update(class_weight={"dict": keys}))
-    assert "a parameter out of its range" in refusal(stored) or "digits" in refusal(stored)
-    keys = [[k * 2 ** (61 * 8), 0] for k in range(20_000)]
-    rewrite(stored, lambda header: leaf(header)["parameters"].update(class_weight={"dict": keys}))
-    assert "integer of more than 20 digits" in refusal(stored)
+    keys = {str(k * 2 ** (61 * 8)): k for k in range(2_000)}
+
+    def collide(schema):
+        node = {"__module__": "builtins", "__class__": "dict", "__loader__": "DictNode"}
+        kinds = [{"__module__": "builtins", "__class__": "int", "__loader__": "TypeNode"}] * len(keys)
+        node["key_types"] = {"__module__": "builtins", "__class__": "list", "__loader__": "ListNode", "content": kinds}
+        one = {"__module__": "builtins", "__class__": "str", "__loader__": "JsonNode", "content": "1"}
+        node["content"] = dict.fromkeys(keys, one)
+        attributes(of_class(schema, "LDMClassifier"))["class_weight"] = node
+
+    rewrite(stored, collide)
+    assert "a number of too many digits" in refusal(stored)
 
 
-def test_objects_are_counted(stored):
-    parts = [{"class": "Normalizer", "parameters": {}}] * 10_001
-    rewrite(stored, lambda header: header["tree"]["parameters"].update(steps=parts))
-    assert "more than 10,000 objects" in refusal(stored)
-
-
-def test_what_is_too_large_for_a_file_is_refused_when_saved(tmp_path):
-    model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LSSVMClassifier()).fit(X, Y)
-    model[0].categories_ = [np.array(["x"] * 300_000, dtype=object)] * 4
-    with pytest.raises(ModelFileError, match="save_model: the header has more than 500,000 values"):
-        save_model(model, tmp_path / "a.model")
-
-
-def test_arrays_larger_than_the_file_are_refused(stored):
-    def change(header):
-        leaf(header)["fitted"]["dual_coef_"]["shape"] = [1, 1 << 38]
+@pytest.mark.parametrize(
+    ("loader", "module", "name"),
+    [
+        ("ObjectNode", "subprocess", "Popen"),
+        ("ObjectNode", "sklearn.neighbors", "KNeighborsClassifier"),
+        ("ObjectNode", "sklearn.ensemble", "RandomForestClassifier"),
+        ("ObjectNode", "sklearn.compose", "make_column_selector"),
+        ("ObjectNode", "margindist.models", "LDMClassifier"),
+        ("ObjectNode", "os", "LDMClassifier"),
+        ("FunctionNode", "numpy", "exp"),
+        ("FunctionNode", "builtins", "eval"),
+        ("MethodNode", "margindist", "LDMClassifier"),
+        ("ConstructorFromReduceNode", "margindist", "LDMClassifier"),
+        ("PartialNode", "functools", "partial"),
+        ("OperatorFuncNode", "operator", "methodcaller"),
+        ("RandomStateNode", "numpy.random", "RandomState"),
+        ("TypeNode", "subprocess", "Popen"),
+        ("TypeNode", "numpy", "void"),
+        ("ListNode", "margindist", "LDMClassifier"),
+        ("DictNode", "margindist", "LDMClassifier"),
+        ("NdArrayNode", "numpy", "void"),
+        ("CachedNode", None, None),
+        (["ObjectNode"], "margindist", "LDMClassifier"),
+        (None, None, None),
+    ],
+)
+def test_what_is_not_in_the_tables_is_refused(stored, loader, module, name):
+    def change(schema):
+        of_class(schema, "LDMClassifier").update(__loader__=loader, __module__=module, __class__=name)
 
     rewrite(stored, change)
-    assert "larger than the rest of the file" in refusal(stored)
+    assert "not among the classes a model file may hold" in refusal(stored)
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["os.system", "Popen", "eval", "RandomForestClassifier", "__class__", "LDMClassifier.fit", "_Writer", "", None, 3],
+    "name", ["__class__", "__dict__", "__reduce__", "fit", "decision_function", "predict", "n_iter_", "_memory", "a b"]
 )
-def test_classes_outside_the_list_are_refused(stored, name):
-    rewrite(stored, lambda header: leaf(header).update({"class": name}))
-    assert "not among those a model file may hold" in refusal(stored)
+def test_attributes_that_prediction_does_not_need_are_refused(stored, name):
+    def change(schema, of):
+        found = attributes(of_class(schema, of))
+        found[name] = found["n_features_in_"]
+        types = of_class(schema, of)["content"]["key_types"]["content"]
+        types.append(types[0])
 
-
-@pytest.mark.parametrize(
-    "name", ["__class__", "__dict__", "__reduce__", "fit", "decision_function", "_skl_callbacks", "n_iter_", "a b", ""]
-)
-def test_attributes_and_parameters_that_prediction_does_not_need_are_refused(stored, name):
     original = stored.read_bytes()
-    rewrite(stored, lambda header: leaf(header)["fitted"].update({name: 1}))
+    rewrite(stored, change, "LDMClassifier")
     assert "which prediction does not need" in refusal(stored)
-    stored.write_bytes(original)
-    rewrite(stored, lambda header: leaf(header)["parameters"].update({name: 1}))
-    assert "has no parameter" in refusal(stored)
+    if name in ("__class__", "fit"):
+        stored.write_bytes(original)
+        rewrite(stored, change, "MinMaxScaler")
+        assert "which prediction does not need" in refusal(stored)
 
 
-@pytest.mark.parametrize(
-    "node",
-    [
-        {"eval": "1"},
-        {},
-        {"type": "Popen"},
-        {"type": ["float"]},
-        {"type": "float"},
-        {"float": "x"},
-        {"dict": [[1]]},
-        {"dict": [[[1], 2]]},
-        {"dict": [[{"tuple": [1]}, 2]]},
-        {"tuple": 1},
-        {"slice": [1, 2, 3, 4]},
-        {"array": "O", "shape": [0]},
-        {"array": "|V8", "shape": [0]},
-        {"array": "<U99999999", "shape": [0]},
-        {"array": ["<f8"], "shape": [0]},
-        {"array": "<f8", "shape": [-1]},
-        {"array": "<f8", "shape": [0, 0, 0]},
-        {"objects": [[1]]},
-        {"sparse": "coo_matrix", "shape": [1, 1], "parts": []},
-        {"sparse": "csr_matrix", "shape": [1, 1], "parts": [[1], [0], [0, 1]]},
-        {"class": "Kernel", "parameters": {"name": "rbf", "other": 1}},
-        {"class": "Kernel"},
-        {"class": "LSSVMClassifier", "parameters": {"C": -1}},
-        {"class": "FunctionTransformer", "parameters": {"func": {"type": "str"}}},
-    ],
-    ids=str,
-)
-def test_malformed_nodes_are_refused(stored, node):
-    rewrite(stored, lambda header: leaf(header)["parameters"].update(class_weight=node))
-    refusal(stored)
+def test_what_concerns_the_machine_is_set_back_when_it_is_loaded(stored):
+    def change(schema):
+        text = {"__module__": "builtins", "__class__": "str", "__loader__": "JsonNode", "content": '"/tmp/pickles"'}
+        attributes(of_class(schema, "Pipeline"))["memory"] = text
+
+    rewrite(stored, change)
+    assert load_model(stored).memory is None
 
 
-def forged(model, tmp_path, name, value):
-    """Store a model, put another array in the place of one it has, and return the refusal."""
-    path = tmp_path / "a.model"
-    save_model(model, path)
-    header, body = unpack(path.read_bytes())
-    for node, start, size in array_nodes(header):
-        if node is header["tree"]["fitted"][name]:
-            node |= {"array": value.dtype.str, "shape": list(value.shape)}
-            path.write_bytes(pack(header, body[:start] + value.tobytes() + body[start + size :]))
-    return refusal(path)
+def forge(path, name, value, which=0):
+    """Put another array in the place of one of a file."""
+    schema, about, arrays = unpack(path.read_bytes())
+    found = [node[name] for node in map(attributes, nodes(schema, "ObjectNode")) if name in node]
+    buffer = io.BytesIO()
+    if sp.issparse(value):
+        np.savez(buffer, indices=value.indices, indptr=value.indptr, format=b"csr", shape=value.shape, data=value.data)
+    else:
+        np.save(buffer, value)
+    arrays[found[which]["file"]] = buffer.getvalue()
+    path.write_bytes(pack(schema, about, arrays))
 
 
-def test_arrays_that_would_lead_compiled_code_astray_are_refused(tmp_path):
-    dense, sparse = SVC().fit(X, Y), SVC().fit(sp.csr_matrix(X), Y)
-    n = len(dense.support_)
+def test_arrays_that_would_lead_libsvm_astray_are_refused(tmp_path):
+    model, path = SVC().fit(X, Y), tmp_path / "a.model"
+    n = len(model.support_)
     for name, value in [
         ("_n_support", np.array([n, n, n], dtype=np.int32)),
         ("_n_support", np.array([-1, 1, n], dtype=np.int32)),
-        ("support_vectors_", dense.support_vectors_[:-1]),
-        ("support_vectors_", dense.support_vectors_[:, :2]),
-        ("support_vectors_", dense.support_vectors_.astype(np.float32)),
+        ("support_vectors_", model.support_vectors_[:-1]),
+        ("support_vectors_", model.support_vectors_[:, :2]),
+        ("support_", model.support_[:-1]),
         ("_dual_coef_", np.zeros((1, n))),
         ("_intercept_", np.zeros(1)),
         ("_probA", np.zeros(1)),
-        ("support_", np.full(n, -1, dtype=np.int32)),
+        ("classes_", np.arange(4)),
     ]:
-        assert "of the wrong type or shape, or out of range" in forged(dense, tmp_path, name, value)
-    path = tmp_path / "a.model"
-    for changes in ({"probability": True}, {"kernel": "precomputed"}, {"kernel": "other"}):
-        save_model(sparse, path)
-        rewrite(path, lambda header, changes=changes: header["tree"]["parameters"].update(changes))
-        assert "SVC" in refusal(path)
+        save_model(model, path)
+        forge(path, name, value)
+        assert "SVC has parts that do not fit together" in refusal(path)
+    save_model(SVC(kernel="precomputed").fit(X @ X.T, Y), path)
+    forge(path, "support_", np.arange(n, dtype=np.int32) + 10**6)
+    refusal(path)
 
-    codes = OneHotEncoder(max_categories=2).fit([["a"], ["b"], ["c"]])
-    for rare in ([3], [-1], [0, 0], []):
-        codes._infrequent_indices = [np.array(rare, dtype=np.int64)]
-        with contextlib.suppress(ModelFileError):
-            save_model(codes, path)
-            refusal(path)
-    numbers = OneHotEncoder().fit(X)
-    numbers.categories_[0] = numbers.categories_[0][::-1]
-    with pytest.raises(ModelFileError, match=r"OneHotEncoder\.categories_ is of the wrong type"):
-        save_model(numbers, path)
 
-    kernel = LDMClassifier(kernel="rbf").fit(X, Y)
-    for name, value in [
-        ("dual_coef_", kernel.dual_coef_[:, :3]),
-        ("support_vectors_", kernel.support_vectors_[:, :2]),
-        ("intercept_", np.zeros(7)),
-        ("support_", -1 - kernel.support_),
-        ("dual_coef_", np.full_like(kernel.dual_coef_, np.nan)),
+def test_codes_beyond_the_columns_of_an_encoder_are_refused(tmp_path):
+    """Rows of codes become sparse matrices without a look at the codes."""
+    words = [["a"], ["b"], ["c"]]
+    codes = [[0], [1], [2]]
+
+    def spoilt():
+        yield OneHotEncoder().fit(words), "_n_features_outs", [2]
+        yield OneHotEncoder().fit(words), "_n_features_outs", [4, 5]
+        yield OneHotEncoder().fit(words), "_infrequent_enabled", True
+        yield OneHotEncoder(max_categories=2).fit(words), "_infrequent_indices", [None]
+        yield OneHotEncoder(max_categories=2).fit(words), "_default_to_infrequent_mappings", [np.array([0, 9, 1])]
+        yield OneHotEncoder(max_categories=2).fit(words), "_default_to_infrequent_mappings", [np.array([0, -1, 1])]
+        yield OneHotEncoder(max_categories=2).fit(words), "_default_to_infrequent_mappings", [np.array([0, 1])]
+        yield OneHotEncoder(drop="first").fit(words), "_drop_idx_after_grouping", np.array([9], dtype=object)
+        yield OneHotEncoder().fit(codes), "categories_", [np.array([2, 1, 0])]
+        yield OneHotEncoder().fit(codes), "categories_", [np.array([0.0, np.nan, 1.0])]
+
+    for encoder_, name, value in spoilt():
+        setattr(encoder_, name, value)
+        with pytest.raises(ModelFileError, match="OneHotEncoder"):
+            save_model(encoder_, tmp_path / "a.model")
+
+
+def test_shapes_that_numpy_would_stretch_are_refused(tmp_path):
+    kernel, linear, path = LDMClassifier(kernel="rbf").fit(X, Y), LinearSVC().fit(X, Y), tmp_path / "a.model"
+    for model, name, value in [
+        (kernel, "dual_coef_", kernel.dual_coef_[:, :3]),
+        (kernel, "support_vectors_", kernel.support_vectors_[:, :2]),
+        (kernel, "intercept_", np.zeros((1000, 1))),
+        (kernel, "support_", kernel.support_[:-1]),
+        (linear, "intercept_", np.zeros((1000, 1))),
+        (linear, "coef_", np.zeros((1000, 1, 4))),
     ]:
-        assert f"LDMClassifier.{name} is of the wrong type" in forged(kernel, tmp_path, name, value)
-    precomputed = LDMClassifier(kernel="precomputed").fit(X @ X.T, Y)
-    text = forged(precomputed, tmp_path, "support_", np.full_like(precomputed.support_, len(X)))
-    assert "LDMClassifier.support_ is of the wrong type" in text
+        save_model(model, path)
+        forge(path, name, value)
+        assert "is of the wrong shape" in refusal(path)
+    save_model(linear, path)
+    forge(path, "coef_", np.full((3, 4), 7, dtype=np.uint8).view(bool))
+    assert "a flag is neither true nor false" in refusal(path)
 
 
-def test_sparse_matrices_with_entries_outside_are_refused(tmp_path):
+@pytest.mark.parametrize("part", ["indices", "indptr"])
+@pytest.mark.parametrize("value", [10**6, -1])
+def test_sparse_matrices_with_entries_outside_are_refused(part, value, tmp_path):
+    path, model = tmp_path / "a.model", LSSVMClassifier(kernel="rbf").fit(sp.csr_matrix(X), Y)
+    vectors = model.support_vectors_.copy()
+    getattr(vectors, part)[1] = value
+    save_model(model, path)
+    forge(path, "support_vectors_", vectors)
+    refusal(path)
+
+
+@pytest.mark.parametrize(("name", "attribute"), [("LDMClassifier", "_stream"), ("PUMMAClassifier", "_memory")])
+def test_state_of_training_is_neither_stored_nor_taken(name, attribute, tmp_path):
+    model = getattr(margindist, name)()
+    model.set_params(solver="asgd") if name == "LDMClassifier" else None
+    model.partial_fit(X, Y, classes=[0, 1, 2])
     path = tmp_path / "a.model"
-    save_model(LSSVMClassifier(kernel="rbf").fit(sp.csr_matrix(X), Y), path)
-    header, body = unpack(path.read_bytes())
-    parts = header["tree"]["fitted"]["support_vectors_"]["parts"]
-    for node, start, size in array_nodes(header):
-        for value in (10**6, -1):
-            if node is parts[1] or node is parts[2]:
-                changed = np.frombuffer(body[start : start + size], node["array"]).copy()
-                changed[1] = value
-                path.write_bytes(pack(header, body[:start] + changed.tobytes() + body[start + size :]))
-                refusal(path)
+    save_model(model, path)
 
+    def change(schema):
+        node = of_class(schema, name)
+        attributes(node)[attribute] = attributes(node)["coef_"]
+        node["content"]["key_types"]["content"].append(node["content"]["key_types"]["content"][0])
 
-@pytest.mark.parametrize(
-    ("model", "name", "state"),
-    [
-        (LDMClassifier(solver="asgd"), "_stream", {"v": {"array": "<f8", "shape": [0]}}),
-        (PUMMAClassifier(kernel="rbf", gamma=1.0), "_memory", {"owners": {"objects": [10**12, 10**12]}}),
-        (PUMMAClassifier(), "_memory", {"slots": {"objects": [-1, -1, -1]}}),
-    ],
-    ids=["stream", "owners", "slots"],
-)
-def test_state_of_training_is_refused(model, name, state, tmp_path):
-    """Files with it made partial_fit write out of bounds."""
-    path = tmp_path / "a.model"
-    save_model(sklearn.base.clone(model).partial_fit(X, Y, classes=[0, 1, 2]), path)
-    original = path.read_bytes()
-    for value in (state, {"dict": list(map(list, state.items()))}):
-        path.write_bytes(original)
-        rewrite(path, lambda header, value=value: header["tree"]["fitted"].update({name: value}))
-        refusal(path)
-    path.write_bytes(original)
     with pytest.raises(ValueError, match="model file"):
         load_model(path).partial_fit(X, Y)
-
-
-def test_labels_come_from_one_place(tmp_path):
-    model = OneVsRestClassifier(LSSVMClassifier()).fit(X, NAMES)
-    expected = model.predict(X)
-    model.label_binarizer_.classes_ = np.array(["a", "b"], dtype=object)
-    np.testing.assert_array_equal(roundtrip(model, tmp_path).predict(X), expected)
-
-
-def test_parts_that_do_not_fit_together_are_refused(stored):
-    """Each of them is what its schema says, but they cannot predict."""
-
-    def change(header):
-        header["tree"]["parameters"]["steps"].pop(0)
-        header["tree"]["parameters"]["steps"].append({"tuple": ["codes", {
-            "class": "OneHotEncoder", "parameters": {}, "fitted": {
-                "n_features_in_": 1, "categories_": [{"objects": ["a"]}]}}]})  # fmt: skip
-        header["tree"]["parameters"]["steps"].reverse()
-        return unpack(original)[1][5 * 4 * 8 :]  # without the arrays of the scaler
-
-    original = stored.read_bytes()
-    rewrite(stored, change)
-    assert "its parts do not fit together, so that it cannot predict" in refusal(stored)
+    rewrite(path, change)
+    refusal(path)
 
 
 # ---------------------------------------------------------------------- fuzzing
@@ -758,17 +767,16 @@ def load_or_refuse(path):
 
 
 @FUZZ
-@given(header=st.binary(max_size=300), body=st.binary(max_size=20), packed=st.booleans())
-def test_random_bytes(header, body, packed, tmp_path):
-    path = tmp_path / "fuzz"
-    path.write_bytes(pack(header, body) if packed else header)
-    load_or_refuse(path)
+@given(data=st.binary(max_size=300), packed=st.booleans())
+def test_random_bytes(data, packed, tmp_path):
+    (tmp_path / "fuzz").write_bytes(pack(data, data, {}) if packed else data)
+    load_or_refuse(tmp_path / "fuzz")
 
 
 NAMES_TO_TRY = st.sampled_from(
-    ["__class__", "__reduce__", "os.system", "class", "parameters", "fitted", "array", "fit", "steps", "classes_",
-     "kernel", "coef_", "_memory", "support_", "n_features_in_", "LDMClassifier", "Pipeline", "SVC", "OneHotEncoder",
-     "Kernel", "sparse", "csr_matrix", "objects", "type", "<f8", "rbf", "precomputed"]
+    ["__class__", "__module__", "__loader__", "__id__", "content", "key_types", "file", "type", "protocol", "steps",
+     "ObjectNode", "DictNode", "ListNode", "TupleNode", "JsonNode", "NdArrayNode", "SparseMatrixNode", "SliceNode",
+     "TypeNode", "list", "builtins", "dict", "margindist", "LDMClassifier", "sklearn.pipeline", "Pipeline", "numpy"]
 )  # fmt: skip
 LEAVES = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | NAMES_TO_TRY
 TREES = st.recursive(
@@ -776,18 +784,19 @@ TREES = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES_TO_TRY | st.text(max_size=5), inner, max_size=4),
     max_leaves=10,
 )
+ABOUT = {"format": FORMAT, "versions": {}, "model": "", "classes": []}
 
 
 @FUZZ
-@given(tree=TREES, about=TREES, versions=TREES)
-def test_invented_headers(tree, about, versions, tmp_path):
-    header = {"format": FORMAT, "tree": tree, "about": about, "versions": versions}
-    (tmp_path / "fuzz").write_bytes(pack(header, b""))
+@given(schema=TREES, about=st.just(ABOUT) | TREES)
+def test_invented_schemas(schema, about, tmp_path):
+    schema = {"protocol": 2, **schema} if isinstance(schema, dict) else schema
+    (tmp_path / "fuzz").write_bytes(pack(schema, about, {}))
     load_or_refuse(tmp_path / "fuzz")
 
 
-def test_mutants_are_refused_or_predict(tmp_path):
+def test_mutants_are_refused_or_do_no_harm(tmp_path):
     """The long version is ``python -m benchmarks.fuzz_models``."""
     outcomes, failures, _ = fuzz(400, 0, tmp_path)
     assert not failures, "\n".join(failures)
-    assert outcomes["refused"] > 200 and outcomes["predicts"] > 50
+    assert outcomes["refused"] > 200 and outcomes["predicts"] > 30

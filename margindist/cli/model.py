@@ -26,6 +26,7 @@ from margindist.cli.app import (
 from margindist.files import written_whole
 
 _TABLES = (".csv", ".txt", ".parquet")
+_CURVES = {"sigmoid": "a sigmoid", "isotonic": "isotonic regression", "temperature": "temperature scaling"}
 
 
 _memory_option = click.option(
@@ -81,7 +82,7 @@ Examples:
 )
 @click.option(
     "--calibrate",
-    type=click.Choice(["sigmoid", "isotonic"]),
+    type=click.Choice(list(_CURVES)),
     help="Turn decision values into probabilities with this curve, fitted to held-out rows.",
 )
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of data sets known by name.")
@@ -140,7 +141,7 @@ def _describe(trained, scoring, calibrate):
             "optimistic; margindist compare gives a fair estimate)."
         )
     if calibrate is not None:
-        click.echo(f"Probabilities by {'a sigmoid' if calibrate == 'sigmoid' else 'isotonic regression'}.")
+        click.echo(f"Probabilities by {_CURVES[calibrate]}.")
 
 
 def _read_in_parts(data, memory):
@@ -270,11 +271,11 @@ def _check_kept(keep, names, data):
 
 def _predictions(tables, fitted, metadata, judge):
     """Yield the columns of predictions for one table after the other; the judge sees them too."""
-    probable = _has_probabilities(fitted)
+    probable, scorer = _has_probabilities(fitted), _scorer(fitted)
     for dataset, kept in tables:
         X = _arranged(dataset, fitted, metadata)
         judge.see_categories(X)
-        decision, labels = np.asarray(fitted.decision_function(X)), fitted.predict(X)
+        decision, labels = np.asarray(scorer.decision_function(X)), fitted.predict(X)
         judge.see_labels(dataset, labels)
         columns = {**kept, "prediction": labels}
         if decision.ndim == 1:
@@ -289,7 +290,17 @@ def _predictions(tables, fitted, metadata, judge):
 
 def _has_probabilities(fitted):
     """Tell whether a model was calibrated; others with ``predict_proba`` were not fitted here."""
-    return hasattr(fitted[-1] if hasattr(fitted, "steps") else fitted, "sigmoid_")
+    return hasattr(fitted[-1] if hasattr(fitted, "steps") else fitted, "calibrated_classifiers_")
+
+
+def _scorer(fitted):
+    """Return the model with the decision values that a calibrated one turns into probabilities."""
+    if not _has_probabilities(fitted):
+        return fitted
+    from sklearn.pipeline import Pipeline
+
+    steps = fitted.steps if hasattr(fitted, "steps") else [("classify", fitted)]
+    return Pipeline([*steps[:-1], ("classify", steps[-1][1].calibrated_classifiers_[0].estimator)])
 
 
 def _seen_categories(fitted):

@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import average_precision_score, f1_score, log_loss, recall_score, roc_auc_score
-
-from margindist.estimators.calibration import CalibratedClassifier, fit_curves, probabilities
 
 LABELS = {
     "accuracy": "accuracy",
@@ -77,7 +77,7 @@ def probabilities_after(model: Any, folds: Any, X: Any, y: np.ndarray, X_test: A
     """
     if not hasattr(model, "decision_function"):
         return clone(model).fit(X, y).predict_proba(X_test)
-    return CalibratedClassifier(clone(model), cv=folds).fit(X, y).predict_proba(X_test)
+    return CalibratedClassifierCV(clone(model), cv=folds, ensemble=False).fit(X, y).predict_proba(X_test)
 
 
 def columns(decision: np.ndarray, classes: np.ndarray, positive: Any = None) -> np.ndarray:
@@ -134,9 +134,27 @@ def _cross_fitted_log_loss(values, y, classes):
         half[np.flatnonzero(y == label)[::2]] = True
     losses = []
     for fitted, scored in ((half, ~half), (~half, half)):
-        curves = fit_curves("sigmoid", values[fitted], y[fitted], classes)
-        losses.append(scored.sum() * mean_log_loss(y[scored], probabilities(values[scored], *curves), classes))
+        labels = classes[1:] if len(classes) == 2 else classes
+        pairs = zip(values[fitted].T, values[scored].T, labels)
+        p = np.column_stack([sigmoid(seen, y[fitted] == label, new) for seen, new, label in pairs])
+        p = np.hstack([1.0 - p, p]) if len(classes) == 2 else p / p.sum(axis=1, keepdims=True)
+        losses.append(scored.sum() * mean_log_loss(y[scored], p, classes))
     return sum(losses) / len(y)
+
+
+def sigmoid(scores: np.ndarray, positive: np.ndarray, new: np.ndarray) -> np.ndarray:
+    """Return the probabilities of new scores by Platt's sigmoid, which may have seen one class only.
+
+    Its targets are drawn towards one half by as much as one row more in either class would draw them. A row whose
+    target is t counts as t of a positive row and 1 - t of a negative one.
+    """
+    n_positive = positive.sum()
+    target = np.where(positive, (n_positive + 1.0) / (n_positive + 2.0), 1.0 / (len(positive) - n_positive + 2.0))
+    centre, unit = scores.mean(), scores.std() or 1.0
+    twice = np.tile((scores - centre) / unit, 2)[:, None]
+    curve = LogisticRegression(C=1e12, tol=1e-8, max_iter=1000)
+    curve.fit(twice, np.repeat([1, 0], len(scores)), sample_weight=np.concatenate([target, 1.0 - target]))
+    return curve.predict_proba((new[:, None] - centre) / unit)[:, 1]
 
 
 def mean_log_loss(y: np.ndarray, p: np.ndarray, classes: np.ndarray) -> float:

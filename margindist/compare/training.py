@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import Pipeline, make_pipeline
 
@@ -15,7 +16,6 @@ from margindist.compare.nested import plain_parameters, positive_label, scorer_f
 from margindist.compare.plan import class_counts, shape_of
 from margindist.compare.scoring import LABELS
 from margindist.datasets import Dataset, Partitions, encoder, encoding_notes
-from margindist.estimators.calibration import CalibratedClassifier, calibrated
 from margindist.methods import BY_KEY, UnknownMethod, search
 
 _SAMPLE_ROWS = 20_000  # on which parameters are chosen where the rows are in parts
@@ -76,8 +76,9 @@ def train(
         Folds of the search.
     seed, quick, scoring
         As for :func:`compare`.
-    calibrate : {"sigmoid", "isotonic"}, default=None
-        The curve that makes probabilities of decision values, fitted to scores of held-out rows; None makes none.
+    calibrate : {"sigmoid", "isotonic", "temperature"}, default=None
+        The curve by which ``CalibratedClassifierCV`` of scikit-learn makes probabilities of decision values, fitted to
+        scores of held-out rows; None makes none. "temperature" needs scikit-learn 1.8.
     data_dir, encoding
         As for :func:`compare`.
 
@@ -111,9 +112,13 @@ def train(
         model = base.fit(X, dataset.y)
     if calibrate is not None:
         base.set_params(**given)
-        model = CalibratedClassifier(base, calibrate, _held_out(counts, folds, seed)).fit(X, dataset.y)
+        model = _calibrated(base, calibrate, _held_out(counts, folds, seed)).fit(X, dataset.y)
     fitted = Pipeline([("encode", coder), ("classify", model)])
     return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner_score, notes)
+
+
+def _calibrated(classifier, method, folds):
+    return CalibratedClassifierCV(classifier, method=method, cv=folds, ensemble=False)
 
 
 def _held_out(counts, folds, seed):
@@ -154,8 +159,9 @@ def _train_in_parts(data, method, given, folds, seed, quick, scoring, calibrate)
     model = clone(base).set_params(**given).fit(rows)
     if calibrate is not None:
         held_out = _held_out(class_counts(dataset), folds, seed)
-        curves = CalibratedClassifier(clone(base).set_params(**given), calibrate, held_out).fit(sample.X, sample.y)
-        model = calibrated(model, curves)
+        curves = _calibrated(clone(base).set_params(**given), calibrate, held_out).fit(sample.X, sample.y)
+        curves.calibrated_classifiers_[0].estimator = model  # which has seen all rows
+        model = curves
         notes = (*notes, f"Probabilities were calibrated on {len(sample.y)} of {rows.n_rows} rows.")
     coder = rows.transformers[0] if len(rows.transformers) == 1 else make_pipeline(*rows.transformers)
     fitted = Pipeline([("encode", coder), ("classify", model)])
