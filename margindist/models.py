@@ -24,16 +24,18 @@ from collections.abc import Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from zipfile import ZIP_STORED, ZipFile, ZipInfo
 
 import numpy as np
 import scipy.sparse as sp
 import sklearn
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 import margindist
+from margindist.estimators._training_data import MatrixLike
 from margindist.files import written_whole
 from margindist.kernels import KERNELS, Kernel
 from margindist.methods import OURS, best_model
@@ -238,7 +240,22 @@ def save_model(
             archive.writestr(ZipInfo(name), content)
 
 
-def load_model(path: str | os.PathLike) -> Any:
+class Model(Protocol):
+    """What is loaded: a classifier, or a pipeline that ends with one."""
+
+    classes_: np.ndarray
+    n_features_in_: int
+
+    def predict(self, X: MatrixLike) -> np.ndarray: ...
+
+    def decision_function(self, X: MatrixLike) -> np.ndarray: ...
+
+    def score(self, X: MatrixLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]: ...
+
+
+def load_model(path: str | os.PathLike) -> Model:
     """Read a model that :func:`save_model` wrote; safe also with files from strangers.
 
     Nothing but the listed classes and plain data is ever made from the file, and nothing in it is executed. What loads
@@ -582,7 +599,7 @@ def _check_sizes(model):
         sizes["problems"] = 1 if len(model.classes_) == 2 else len(model.classes_)
     for name, expected in _SIZES.items():
         value = vars(model).get(name)
-        if value is None or np.ndim(value) == 0:
+        if value is None or (name == "intercept_" and np.ndim(value) == 0):
             continue
         shape = value.shape if len(expected) == 1 or len(value.shape) == 2 else (1, *value.shape)
         fits = len(shape) == len(expected) and all(sizes.setdefault(*one) == one[1] for one in zip(expected, shape))
