@@ -43,6 +43,7 @@ def test_the_sigmoid_is_the_likeliest_one():
     np.testing.assert_allclose(sigmoid(np.zeros(10), np.arange(10) < 5, np.zeros(1)), 0.5, atol=1e-6)
     one_class = sigmoid(np.arange(10.0), np.zeros(10, dtype=bool), np.arange(10.0))  # Platt's targets keep it finite
     np.testing.assert_allclose(one_class, 1.0 / 12.0, atol=1e-4)
+    assert sigmoid(np.zeros(0), np.zeros(0, dtype=bool), np.zeros(2)).tolist() == [0.5, 0.5]
     separated = sigmoid(np.r_[-np.ones(20), np.ones(20)], np.arange(40) >= 20, np.array([-1.0, 1.0]))
     np.testing.assert_allclose(separated, [1.0 / 22.0, 21.0 / 22.0], atol=1e-4)
 

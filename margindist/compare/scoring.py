@@ -148,6 +148,8 @@ def sigmoid(scores: np.ndarray, positive: np.ndarray, new: np.ndarray) -> np.nda
     Its targets are drawn towards one half by as much as one row more in either class would draw them. A row whose
     target is t counts as t of a positive row and 1 - t of a negative one.
     """
+    if not len(scores) or not len(new):
+        return np.full(len(new), 0.5)
     n_positive = positive.sum()
     target = np.where(positive, (n_positive + 1.0) / (n_positive + 2.0), 1.0 / (len(positive) - n_positive + 2.0))
     centre, unit = scores.mean(), scores.std() or 1.0
