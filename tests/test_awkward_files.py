@@ -38,12 +38,6 @@ def zipped():
     return packed.getvalue()
 
 
-def feather():
-    packed = io.BytesIO()
-    pd.DataFrame({"a": [1.0]}).to_feather(packed)
-    return packed.getvalue()
-
-
 # name, content, the sentence, and what the first column then is (None: anything).
 READ = [
     ("UTF-16", "t.csv", PLAIN.replace("kind", "Größe").encode("utf-16"), "The text was read as UTF-16.", [1.5, 2.5]),
@@ -183,7 +177,8 @@ REFUSED = [
     ("a workbook", "t.xlsx", excel(), unread("t.xlsx", "spreadsheets are", "read_excel")),
     ("a workbook without its ending", "t", excel(), unread("t", "spreadsheets are", "read_excel")),
     ("JSON", "t.json", json.dumps([{"a": 1}]), unread("t.json", "JSON is", "read_json")),
-    ("feather", "t.feather", feather(), unread("t.feather", "Feather files are", "read_feather")),
+    ("an old Feather file", "t.feather", b"FEA1" + bytes(40),
+     unread("t.feather", "Feather files of version 1 are", "read_feather")),
     ("a ZIP archive", "t.zip", zipped(), "t.zip: ZIP archives are not read; unpack it and name the file within."),
     ("one by another name", "t.csv", zipped(), "t.csv: ZIP archives are not read; unpack it and name the file within."),
     (

@@ -6,6 +6,8 @@ import re
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.feather
 import pytest
 import scipy.sparse as sp
 from sklearn.datasets import dump_svmlight_file
@@ -13,7 +15,7 @@ from sklearn.preprocessing import MinMaxScaler, Normalizer, PowerTransformer, St
 
 from margindist.datasets import DataError, Partitions, encoder, read_file
 
-pytest.importorskip("pyarrow")
+pytest.importorskip("pyarrow.feather")
 
 
 @pytest.fixture
@@ -38,6 +40,11 @@ def folder(rows, tmp_path):
     (tmp_path / "table").mkdir()
     for number in range(3):
         os.rename(tmp_path / f"part-{number}.parquet", tmp_path / "table" / f"part-{number}.parquet")
+    pa.feather.write_feather(frame(X, y), tmp_path / "rows.feather", chunksize=90)
+    frame(X, y).to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "texts").mkdir()
+    for number, span in enumerate((slice(0, 120), slice(120, 121), slice(121, 500))):
+        frame(X[span], y[span]).to_csv(tmp_path / "texts" / f"{number}.csv", index=False)
     dump_svmlight_file(X, (y == "yes").astype(int), str(tmp_path / "rows.svm"), zero_based=False)
     return tmp_path
 
@@ -65,6 +72,9 @@ def made(folder, rows_per_partition=None):
         "by columns": Partitions.from_npy(folder / "by_columns.npy", y, **step),
         "npy folder": Partitions.from_npy(folder / "X", folder / "y", **step),
         "parquet": Partitions.from_parquet(folder / "table", "y", **step),
+        "feather": Partitions.from_feather(folder / "rows.feather", "y", **step),
+        "csv": Partitions.from_csv(folder / "rows.csv", "y", dtype=np.float32, **step),
+        "csv folder": Partitions.from_csv(folder / "texts", "y", dtype=np.float32, **step),
         "svmlight": Partitions.from_svmlight(folder / "rows.svm", **step),
     }
 
@@ -78,7 +88,7 @@ def test_all_formats_hold_the_same_rows_in_order(folder, rows, rows_per_partitio
         assert np.array_equal(y, (rows[1] == "yes").astype(int) if name == "svmlight" else rows[1]), name
         assert partitions.dtype == (np.float64 if name == "svmlight" else np.float32), name
         assert partitions.sizes == tuple(len(piece.y) for piece in partitions), name
-        if rows_per_partition and name not in ("list", "svmlight", "parquet"):
+        if rows_per_partition and name not in ("list", "svmlight", "parquet", "csv", "csv folder"):
             assert max(partitions.sizes) <= rows_per_partition, name
 
 
@@ -190,6 +200,47 @@ def test_a_sample_is_rows_of_all_parts(folder, mixture, rows):
     assert X["colour"].astype(str).tolist() == read_file(mixture, target=False).X["colour"].astype(str).tolist()
 
 
+# ---------------------------------------------------------------------- text
+
+
+@pytest.fixture
+def german(tmp_path):
+    """A table with everything that text may have, in lines of which some have line ends within quotes."""
+    lines = []
+    for k in range(3000):
+        size, day = f"{k / 7:.3f}".replace(".", ","), f"{k % 28 + 1:02}.{k % 12 + 1:02}.2024"
+        lines.append(f'{k};{size};{day};"a ""{k % 5}""\nb";{k % 9} %;{"uv"[k % 2]}')
+    path = tmp_path / "german.csv"
+    path.write_text("no;size;sold;note;share;kind\n" + "\n".join(lines) + "\n")
+    return path
+
+
+def test_csv_in_parts_is_what_read_file_makes_of_all_of_it(german):
+    data = read_file(german, target=False)
+    rows = Partitions.from_csv(german, "kind", rows_per_partition=200)
+    assert rows.n_partitions > 5 and rows.n_rows == 3000
+    assert rows.feature_names == tuple(name for name in data.feature_names if name != "kind")
+    X = pd.concat([piece.X.assign(note=piece.X["note"].astype(str)) for piece in rows], ignore_index=True)
+    expected = data.X.drop(columns="kind").assign(note=data.X["note"].astype(str))
+    pd.testing.assert_frame_equal(X, expected)
+    assert np.array_equal(np.concatenate([piece.y for piece in rows]), data.X["kind"].astype(str))
+    assert rows.spellings == data.spellings
+
+
+def test_csv_in_parts_finds_late_words_and_bad_lines(tmp_path):
+    good = [f"{k}.5,2024-01-{k % 28 + 1:02},{k % 2}" for k in range(2000)]
+    path = tmp_path / "t.csv"
+    path.write_text("a,day,y\n" + "\n".join([*good, "late,2024-01-01,0"]) + "\n")
+    rows = Partitions.from_csv(path, "y", rows_per_partition=100)
+    assert str(rows[0].X["a"].dtype) == "category" and rows[0].X["a"][1] == "1.5"
+    path.write_text("a,day,y\n" + "\n".join([*good, "1,2"]) + "\n")
+    refused(r"t\.csv, line 2002: expected 3 fields, got 2", Partitions.from_csv, path, "y", rows_per_partition=100)
+    path.write_text("a,day,y\n" + "\n".join([*good, "1,31/12/2024,0"]) + "\n")
+    told = {"day": {"kind": "dates", "order": "year first", "hours": "False", "zone": ""}}
+    rows = Partitions.from_csv(path, "y", rows_per_partition=100, spellings=told)
+    refused(r"line 2002: the column 'day' was read as dates, the year first", lambda: list(rows))
+
+
 # ---------------------------------------------------------------------- what is refused
 
 
@@ -233,12 +284,18 @@ def test_files_that_do_not_fit_each_other(folder, rows):
     refused("dtype must be float32 or float64", Partitions.from_npy, folder / "X.npy", dtype=int)
 
 
-@pytest.mark.parametrize("name", ["npy", "npy folder", "parquet", "svmlight", "memmap"])
+@pytest.mark.parametrize("name", ["npy", "npy folder", "parquet", "feather", "csv", "svmlight", "memmap"])
 def test_files_that_vanish_or_change_are_named(folder, name):
     partitions = made(folder, 90)[name]
     last = partitions.n_partitions - 1
-    file = {"npy folder": folder / "X" / "2.npy", "parquet": folder / "table" / "part-2.parquet",
-            "svmlight": folder / "rows.svm"}.get(name, folder / "X.npy")  # fmt: skip
+    files = {
+        "npy folder": folder / "X" / "2.npy",
+        "parquet": folder / "table" / "part-2.parquet",
+        "feather": folder / "rows.feather",
+        "csv": folder / "rows.csv",
+        "svmlight": folder / "rows.svm",
+    }
+    file = files.get(name, folder / "X.npy")
     content = file.read_bytes()
     file.write_bytes(content[: len(content) // 2])
     refused(f"{file.name}: the file had {len(content)} bytes when it was first read", partitions.__getitem__, last)

@@ -118,6 +118,19 @@ def test_parquet_round_trips(tmp_path, rng):
     assert any(note.startswith("The column 'day' holds dates and was read as numbers") for note in data.notes)
 
 
+@pytest.mark.parametrize("name", ["t.feather", "t.arrow", "unnamed"])
+def test_feather_round_trips(tmp_path, rng, name):
+    frame = mixed_table(rng)
+    frame.to_feather(tmp_path / name)
+    assert_same_table(read_file(tmp_path / name), frame)
+    frame.astype({"colour": "category", "kind": "category"}).to_feather(tmp_path / name)
+    assert_same_table(read_file(tmp_path / name), frame)
+    assert "unpacks to more than" in refusal(tmp_path / name, max_unpacked=100)
+    content = (tmp_path / name).read_bytes()
+    (tmp_path / name).write_bytes(content[: len(content) // 2])
+    assert "cannot be read" in refusal(tmp_path / name)
+
+
 @pytest.mark.parametrize("packed", ["", ".gz", ".bz2", ".xz"])
 @pytest.mark.parametrize("zero_based", [True, False])
 def test_svmlight_round_trips(tmp_path, rng, packed, zero_based):

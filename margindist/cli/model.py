@@ -46,7 +46,7 @@ Examples:
       Parameters that you set are not searched.
   margindist fit clicks/ --target clicked --method odm --memory 4GB -o clicks.model
   margindist fit X.npy --labels y.npy --memory 4GB -o big.model
-      Files larger than memory are read in parts: folders, NPY, and with --memory also Parquet and LIBSVM files.
+      Files larger than memory are read in parts: folders, NPY, and with --memory all but ARFF and NPZ files.
   margindist fit flowers.csv --calibrate sigmoid -o flowers.model
       Adds probabilities to the predictions; isotonic is better from about a thousand rows on.
 """
@@ -387,11 +387,9 @@ def _csv(columns, header):
 
 
 def _write_parquet(parts, file):
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError:
-        raise ImportError("Parquet needs pyarrow: pip install 'margindist[files]'.") from None
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     writer = None
     for columns in parts:
         table = pa.table(

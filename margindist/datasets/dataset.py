@@ -108,6 +108,11 @@ class Dataset:
         return content_checksum(self.X, self.y, self.splits)
 
 
+def is_part_of_date(name):
+    """Tell whether a column is called as those that a date becomes."""
+    return _DATE_PART.fullmatch(name) is not None
+
+
 def take_rows(X, rows):
     """Return some rows of a table or an array."""
     return X.iloc[rows] if hasattr(X, "iloc") else X[rows]
@@ -505,7 +510,7 @@ def _choose(table, target, name, notes):
             chosen = lowered.index(known)
             notes.append(f"The column {names[chosen]!r} was taken as the target, because of its name.")
             return chosen
-    usable = [k for k, column in enumerate(names) if not _DATE_PART.fullmatch(column)]
+    usable = [k for k, column in enumerate(names) if not is_part_of_date(column)]
     if not usable:
         raise DataError(f"{name}: expected a column of classes, got dates alone; name the target with --target.")
     last = usable[-1]
@@ -575,7 +580,7 @@ def _informative(table, columns, target, notes):
             continue
         if _constant(column):
             constant.append(names[k])
-        elif not _DATE_PART.fullmatch(names[k]) and _identifier(table.columns[k], names[k]):
+        elif not is_part_of_date(names[k]) and _identifier(table.columns[k], names[k]):
             (unique if isinstance(column, Text) else running).append(names[k])
         else:
             kept.append(k)

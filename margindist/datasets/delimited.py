@@ -90,7 +90,7 @@ def read_delimited(opened, name, head, text=(), columns=None):
     told = {column: spelling.from_plain(described, column) for column, described in (columns or {}).items()}
     layout = layout._replace(numbers=layout.numbers - _kept_as_text(layout, told, text))
     read = read_rows(opened, name, layout)
-    reader = _Columns(opened, name, layout, told, frozenset(text))
+    reader = TextColumns(opened, name, layout, told, frozenset(text))
     finished, unnamed, spellings = {}, [], {}
     for k, (column, written) in enumerate(layout.names.items()):
         values = read.pop(k)
@@ -516,7 +516,7 @@ def _first_word(levels, point):
 # ---------------------------------------------------------------------- what text stands for
 
 
-class _Columns:
+class TextColumns:
     """Says of each column what it holds, and what there is to say about that."""
 
     def __init__(self, opened, name, layout, told, asked):

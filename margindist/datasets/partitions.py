@@ -3,7 +3,7 @@
 import copy
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Self
@@ -18,15 +18,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from margindist.datasets.dataset import DataError
 from margindist.datasets.encoding import fit_encoder, tidy
-from margindist.datasets.parquet import ParquetSource, columns_among, guess_target
 from margindist.datasets.sources import ArraySource, NpySource, Split, SvmlightSource, in_memory, kind_of_file
+from margindist.datasets.tables import TableSource, formats_of, guessed_target
 from margindist.spaces.partitions import Encoder, LocalPlace, Piece
 
 
 class Partitions:
     """Rows in parts that are loaded one at a time, and forgotten: training data that need not fit into memory.
 
-    Made by :meth:`from_parquet`, :meth:`from_npy`, :meth:`from_svmlight` or :meth:`from_arrays`. Estimators whose
+    Made by :meth:`from_parquet`, :meth:`from_feather`, :meth:`from_csv`, :meth:`from_npy`, :meth:`from_svmlight` or
+    :meth:`from_arrays`. Estimators whose
     solvers work in rounds take it for X: ``LDMClassifier().fit(rows)``, ``decision_function``, ``predict`` and
     ``score`` likewise. Labels and weights are part of it. The optimum is that of the same rows in memory.
 
@@ -60,6 +61,8 @@ class Partitions:
         Sentences: what was guessed or left out.
     name, target_name : str
         Name of the file or folder without its ending, and of the labels.
+    spellings : dict of str to dict
+        How columns of CSV files are read, as in :class:`Dataset`.
 
     Examples
     --------
@@ -91,6 +94,7 @@ class Partitions:
             raise DataError("Partitions: there are no rows in any part.")
         self.notes = source.notes
         self.name, self.target_name = source.label, source.target_name
+        self.spellings = getattr(source, "spellings", {})
         self.dtype, self.n_features, self.feature_names = source.dtype, source.n_columns, source.names
         if self.transformers:
             X = self[next(i for i, size in enumerate(self.sizes) if size)].X
@@ -221,7 +225,74 @@ class Partitions:
         Partitions
         """
         split = Split.of(rows_per_partition, memory)
-        return cls(ParquetSource(path, target, weight, columns, split, _checked_dtype(dtype)))
+        files = formats_of("parquet", path, split)
+        return cls(TableSource(path, files, target, weight, columns, split, _checked_dtype(dtype)))
+
+    @classmethod
+    def from_feather(
+        cls,
+        path: str | os.PathLike,
+        target: str | None = None,
+        *,
+        weight: str | None = None,
+        columns: Sequence[str] | None = None,
+        rows_per_partition: int | None = None,
+        memory: str | int | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> Self:
+        """Read a Feather file (of version 2, which is Arrow's file format), or a folder of them, by record batches.
+
+        Parameters
+        ----------
+        path : path
+            The file or folder.
+        target, weight, columns, rows_per_partition, memory, dtype
+            As for :meth:`from_parquet`; a record batch is never split.
+
+        Returns
+        -------
+        Partitions
+        """
+        split = Split.of(rows_per_partition, memory)
+        files = formats_of("feather", path, split)
+        return cls(TableSource(path, files, target, weight, columns, split, _checked_dtype(dtype)))
+
+    @classmethod
+    def from_csv(
+        cls,
+        path: str | os.PathLike,
+        target: str | None = None,
+        *,
+        weight: str | None = None,
+        columns: Sequence[str] | None = None,
+        rows_per_partition: int | None = None,
+        memory: str | int | None = None,
+        dtype: DTypeLike | None = None,
+        spellings: Mapping[str, Mapping[str, str]] | None = None,
+    ) -> Self:
+        """Read delimited text in UTF-8, or a folder of such files with the same first line, cut where lines end.
+
+        The files are read once to find which columns hold numbers, dates and text, as :func:`read_file` does, and
+        again whenever a part is loaded; Parquet and Feather files are read several times faster.
+
+        Parameters
+        ----------
+        path : path
+            The file, not compressed, or the folder.
+        target, weight, columns, memory, dtype
+            As for :meth:`from_parquet`.
+        rows_per_partition : int, default=None
+            About how many rows a part has; None makes parts of 64 MB.
+        spellings : mapping, default=None
+            How columns are to be read, as for :func:`read_file`.
+
+        Returns
+        -------
+        Partitions
+        """
+        split = Split.of(rows_per_partition, memory)
+        files = formats_of("csv", path, split, spellings)
+        return cls(TableSource(path, files, target, weight, columns, split, _checked_dtype(dtype)))
 
     @classmethod
     def from_svmlight(
@@ -265,22 +336,25 @@ class Partitions:
         labels: str | os.PathLike | None = None,
         memory: str | int | None = None,
         predicting: Sequence[str] | None = None,
+        spellings: Mapping[str, Mapping[str, str]] | None = None,
     ) -> Self:
-        """Read a file or folder in the way that its ending asks for: Parquet, NPY, or else LIBSVM text.
+        """Read a file or folder in the way that its ending asks for: Parquet, Feather, CSV, NPY, or LIBSVM text.
 
         Parameters
         ----------
         path : path
             The file or folder.
         target : str, default=None
-            Column of the labels of Parquet files. None guesses: a column called target, class, label, y or the like, or
-            else the last; ``notes`` says which.
+            Column of the labels of files with columns. None guesses: a column called target, class, label, y or the
+            like, or else the last; ``notes`` says which.
         labels : path, default=None
             NPY file or folder with the labels of NPY files.
         memory : str or int, default=None
             The most memory that a fit shall take, such as "2GB".
         predicting : sequence of str, default=None
-            For rows to be predicted, which need no labels: the columns to read, of those that Parquet files have.
+            For rows to be predicted, which need no labels: the columns to read, of those that the files have.
+        spellings : mapping, default=None
+            How columns of CSV files are to be read, as for :func:`read_file`.
 
         Returns
         -------
@@ -289,18 +363,19 @@ class Partitions:
         kind = kind_of_file(path)
         if labels is not None and kind != "npy":
             raise DataError(f"{path}: only NPY files have their labels in another file, so labels cannot be {labels}.")
-        if target is not None and kind != "parquet":
-            raise DataError(f"{path}: only Parquet files have columns with names, so target cannot be {target!r}.")
+        if target is not None and kind in ("npy", "svmlight"):
+            raise DataError(f"{path}: the columns of such files have no names, so target cannot be {target!r}.")
         if kind == "npy":
             return cls.from_npy(path, labels, memory=memory)
         if kind == "svmlight":
             return cls.from_svmlight(path, memory=memory)
+        split, columns, note = Split.of(None, memory), None, ()
+        files = formats_of(kind, path, split, spellings)
         if predicting is not None:
-            return cls.from_parquet(path, columns=columns_among(path, predicting), memory=memory)
-        note = ()
-        if target is None:
-            target, note = guess_target(path)
-        made = cls.from_parquet(path, target, memory=memory)
+            columns = [name for name, held in files.kinds.items() if held is not None and name in predicting] or None
+        elif target is None:
+            target, note = guessed_target(files)
+        made = cls(TableSource(path, files, target, None, columns, split, None))
         made.notes = (*note, *made.notes)
         return made
 

@@ -1,4 +1,4 @@
-"""Data sets from files: CSV, Parquet, LIBSVM text, ARFF and NPZ."""
+"""Data sets from files: CSV, Parquet, Feather, LIBSVM text, ARFF and NPZ."""
 
 import bz2
 import gzip
@@ -25,8 +25,8 @@ from margindist.datasets.dataset import (
 )
 from margindist.datasets.delimited import BOM, NotUTF8, read_delimited
 from margindist.datasets.npz import read_npz
-from margindist.datasets.parquet import read_parquet
 from margindist.datasets.svmlight import read_svmlight
+from margindist.datasets.tables import read_table
 
 _FORMATS = {
     ".csv": "csv",
@@ -34,6 +34,9 @@ _FORMATS = {
     ".tab": "csv",
     ".parquet": "parquet",
     ".pq": "parquet",
+    ".feather": "feather",
+    ".arrow": "feather",
+    ".ipc": "feather",
     ".svm": "svmlight",
     ".libsvm": "svmlight",
     ".svmlight": "svmlight",
@@ -52,7 +55,7 @@ _MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 _OTHER_FORMATS = (
     (True, (".xlsx", ".xlsm", ".xls", ".ods"), (b"\xd0\xcf\x11\xe0",), "spreadsheets are", "read_excel"),
     (False, (".json", ".jsonl", ".ndjson"), (b'{"', b'[{"', b"[{", b"{\n"), "JSON is", "read_json"),
-    (False, (".feather", ".arrow", ".ipc"), (b"ARROW1", b"FEA1"), "Feather files are", "read_feather"),
+    (False, (), (b"FEA1",), "Feather files of version 1 are", "read_feather"),
     (False, (".pkl", ".pickle"), (b"\x80\x04", b"\x80\x05"), "pickles, which can run any code, are", "read_pickle"),
     (False, (".dta",), (), "Stata files are", "read_stata"),
     (False, (".sav",), (b"$FL2",), "SPSS files are", "read_spss"),
@@ -72,7 +75,7 @@ def read_file(
     spellings: Mapping[str, Mapping[str, str]] | None = None,
     max_unpacked: str | int | None = None,
 ) -> Dataset:
-    r"""Read a data set from a CSV, Parquet, LIBSVM/svmlight, ARFF or NPZ file.
+    r"""Read a data set from a CSV, Parquet, Feather, LIBSVM/svmlight, ARFF or NPZ file.
 
     The format is chosen by the file's ending, and by its content where the ending says nothing. Text formats may be
     compressed (``.gz``, ``.bz2``, ``.xz``). What is guessed or left out is a sentence in the result's ``notes``.
@@ -152,7 +155,7 @@ def read_file(
     _refuse_other_formats(inner.suffix.lower(), head, name)
     _refuse_wrappings(inner.suffix.lower(), head, name)
     kind = _FORMATS.get(inner.suffix.lower()) or _sniff(head)
-    if kind in ("parquet", "npz"):
+    if kind in ("parquet", "feather", "npz"):
         if unpack is not None:
             raise DataError(f"{name}: {kind} files are compressed inside; unpack it first.")
         if path is None:
@@ -160,9 +163,9 @@ def read_file(
     if kind == "npz":
         return read_npz(path, label, target, most)
     source = name if path is None else str(path)
-    if kind == "parquet":
+    if kind in ("parquet", "feather"):
         with one_sentence(name):
-            table = read_parquet(path, name, most)
+            table = read_table(path, name, kind, most)
     else:
         found = _read_text(kind, opened, head, name, encoding, target=target, text=text, spellings=spellings)
         if kind == "svmlight":
@@ -293,6 +296,8 @@ def _sniff(head):
         return "parquet"
     if head.startswith(b"PK\x03\x04"):
         return "npz"
+    if head.startswith(b"ARROW1"):
+        return "feather"
     lines = [
         line
         for line in head.removeprefix(BOM).split(b"\n")[:200]

@@ -81,20 +81,24 @@ def files_in(path, endings, what):
 
 
 def kind_of_file(path):
-    """Return "parquet", "npy" or "svmlight" by the ending of a file, or of the files in a folder."""
+    """Return "parquet", "feather", "csv", "npy" or "svmlight" by the ending of a file, or of the files in a folder."""
     path = Path(path)
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder.")
-    kinds = {".parquet": "parquet", ".pq": "parquet", ".npy": "npy"}
+    kinds = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather", ".ipc": "feather"}
+    kinds |= {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".npy": "npy"}
     endings = [file.suffix.lower() for file in sorted(path.iterdir())] if path.is_dir() else [path.suffix.lower()]
     found = {kinds[ending] for ending in endings if ending in kinds}
     if len(found) == 1:
         return found.pop()
     if path.is_dir():
-        raise DataError(f"{path}: expected a folder of Parquet files or of NPY files, got {len(endings)} others.")
-    if endings[0] in (".csv", ".tsv", ".tab", ".arff", ".npz", ".gz", ".bz2", ".xz"):
         raise DataError(
-            f"{path}: files that end with {endings[0]} are read whole, not in parts; write Parquet, NPY or LIBSVM text."
+            f"{path}: expected a folder of Parquet, Feather, CSV or NPY files, of one kind, got {len(endings)} others."
+        )
+    if endings[0] in (".arff", ".npz", ".gz", ".bz2", ".xz"):
+        raise DataError(
+            f"{path}: files that end with {endings[0]} are read whole, not in parts; write Parquet, Feather, CSV, NPY "
+            "or LIBSVM text."
         )
     return "svmlight"
 

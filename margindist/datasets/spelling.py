@@ -118,15 +118,15 @@ def as_plain(how):
 
 def from_plain(described, column):
     """Return what a dictionary of strings says; raise an error where it says nothing known."""
-    rest = dict(described)
-    kind = rest.pop("kind", None)
-    if kind == "words" and not rest:
-        return Words()
-    if kind == "numbers" and rest.keys() == set(Numbers._fields) and rest["point"] in (".", ","):
-        return Numbers(**rest)
-    if kind == "dates" and rest.keys() == set(Dates._fields) and rest["order"] in _PARTS:
-        return Dates(rest["order"], rest["hours"] == "True", rest["zone"])
-    raise DataError(f"how the column {column!r} was read is not understood: {described}.")
+    kinds = {"words": Words, "numbers": Numbers, "dates": Dates}
+    rest = dict(described) if isinstance(described, dict) else {}
+    kind = kinds.get(rest.pop("kind", None))
+    if kind is not None and rest.keys() == set(kind._fields) and all(isinstance(text, str) for text in rest.values()):
+        how = kind(**rest)
+        how = how._replace(hours=how.hours == "True") if kind is Dates else how
+        if not (kind is Numbers and how.point not in (".", ",")) and not (kind is Dates and how.order not in _PARTS):
+            return how
+    raise DataError(f"how the column {column!r} was read is not understood: {str(described)[:80]}.")
 
 
 def is_number(text):
@@ -218,6 +218,13 @@ def _guessed_dates(levels):
     found = [Dates(order, hours, zone) for order in orders]
     found = [how for how in found if all(how.read(level) is not None for level in levels)]
     return found[0] if len(found) == 1 else None  # none, or day and month cannot be told apart
+
+
+def names_of(name, how):
+    """Return the names of the columns that a column becomes."""
+    if not isinstance(how, Dates):
+        return (name,)
+    return tuple(date_parts(name, np.array(["NaT"], dtype="datetime64[s]"), how.hours))
 
 
 def missing_among(levels):
