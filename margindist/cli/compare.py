@@ -100,8 +100,8 @@ def compare(ctx, data, output, json_file, csv_file, jobs, methods, drop, only, *
     """Which method suits these data, and is the difference real?
 
     DATA is a file (CSV, Parquet, Feather, LIBSVM text, ARFF or NPZ; text may be compressed), - for the standard input,
-    or the name of a data set. Every method chooses its parameters by cross-validation within each training part. You get a
-    ranked table and a report, a single HTML file that you can send by mail.
+    or the name of a data set. Every method chooses its parameters by cross-validation within each training part. You
+    get a ranked table and a report, a single HTML file that you can send by mail.
     """
     from margindist.compare.nested import compare, default_store
     from margindist.methods import BY_KEY
