@@ -17,7 +17,8 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike
 
 from margindist.spaces.cluster import Chunk, ClusterPlace, runs
-from margindist.spaces.partitions import Piece
+from margindist.spaces.partitions import PartitionedData, Piece
+from margindist.spaces.sparse import checked_csr
 
 __all__ = ["DaskPartitions", "persist"]
 
@@ -31,12 +32,14 @@ def is_dask(data: Any) -> bool:
     return type(first).__module__.partition(".")[0] in ("dask", "dask_expr", "distributed")
 
 
-def as_partitions(X: Any) -> Any:
-    """Return a Dask collection as data in partitions (:mod:`margindist.spaces.partitions`), all else as it is."""
-    return DaskPartitions(X) if is_dask(X) else X
+def as_partitions(X: Any) -> PartitionedData | None:
+    """Return data in partitions (:class:`PartitionedData`), made of a Dask collection if need be, or None."""
+    if isinstance(X, PartitionedData):
+        return X
+    return DaskPartitions(X) if is_dask(X) else None
 
 
-class DaskPartitions:
+class DaskPartitions(PartitionedData):
     """Rows in a Dask collection, for ``fit`` and its companions.
 
     Estimators make one of every collection they are given; make it yourself to choose the client or a time limit.
@@ -333,7 +336,7 @@ def _matrix(X):
     What came over the network may begin at any byte: there compiled code is slow, and sums may round otherwise.
     """
     if sp.issparse(X):
-        X = X.tocsr()
+        X = checked_csr(X, "a partition")
         parts = tuple(np.require(part, requirements="A") for part in (X.data, X.indices, X.indptr))
         return type(X)(parts, shape=X.shape, copy=False)
     if not hasattr(X, "dtypes") or not hasattr(X, "columns"):

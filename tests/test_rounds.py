@@ -9,7 +9,7 @@ from margindist.objectives import LDM, ODM
 from margindist.solvers import _interior_sweeps, interior_point, newton
 from margindist.solvers._solution import Options, Problem, certify
 from margindist.spaces import partitions
-from margindist.spaces.partitions import Encoder, Loaded, LocalPlace, Piece
+from margindist.spaces.partitions import Encoder, Loaded, LocalPlace, PartitionedData, Piece
 from margindist.spaces.rows import as_rows
 
 FORMS = [np.asarray, np.float32, sp.csr_matrix]
@@ -30,7 +30,7 @@ def edges(m, n_partitions, seed=0):
     return np.concatenate([[0], inner, [m]]).astype(int)
 
 
-class InPieces:
+class InPieces(PartitionedData):
     """Rows in partitions, as the estimators take them."""
 
     feature_names = None

@@ -14,6 +14,7 @@ from sklearn.tree import DecisionTreeClassifier
 from margindist.compare.splits import Blocks
 from margindist.datasets import Dataset, catalogue, load, read_file, tidy
 from margindist.datasets.dataset import check_labels, take_rows
+from margindist.datasets.encoding import as_pandas, is_foreign
 from margindist.suggestions import did_you_mean
 
 _DATE_PARTS = ("days since 1970", "hour")  # of which the readers make columns; what orders rows by their time
@@ -64,6 +65,8 @@ def find_data(
         return data, {"kind": "arrays"}
     if isinstance(data, (str, os.PathLike)):
         return _named_data(os.fspath(data), target, data_dir, encoding)
+    if is_foreign(data):
+        data = as_pandas(data)
     if y is None and target is not None and hasattr(data, "columns"):
         if target not in data.columns:
             known = list(map(str, data.columns))

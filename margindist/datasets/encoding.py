@@ -22,12 +22,13 @@ def encoder(X: Any) -> TransformerMixin:
     Numbers: missing values become the column's mean, then each column is scaled to [0, 1]. Categories (categorical,
     string, object and bool columns): missing values become the commonest one, then one 0/1 column per category; beyond
     50 categories the rarest share one column, and categories not seen in ``fit`` count as rare, or as none. Sparse
-    matrices: each column is divided by its largest absolute value, which keeps zeros. Missing is NaN; columns that use
-    None or pandas' NA are to be made categorical first, which :func:`tidy` does.
+    matrices: each column is divided by its largest absolute value, which keeps zeros. Missing is NaN, and null in
+    polars and pyarrow, whose tables are encoded as :func:`tidy` makes them; columns of pandas that use None or NA are
+    to be made categorical first, as it does, too.
 
     Parameters
     ----------
-    X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+    X : ndarray, sparse matrix, or table of pandas, polars or pyarrow, of shape (n_samples, n_features)
         The data; what is looked at are the kinds of its columns.
 
     Returns
@@ -47,6 +48,9 @@ def encoder(X: Any) -> TransformerMixin:
     """
     if sp.issparse(X):
         return MaxAbsScaler()
+    if is_foreign(X):
+        by_kind = encoder(tidy(X))
+        return ForeignEncoder(by_kind.transformers, sparse_threshold=0.0, verbose_feature_names_out=False)
     if not hasattr(X, "columns"):
         return _imputed("mean", "scale", MinMaxScaler())
     kinds = _kinds(X)
@@ -66,7 +70,7 @@ def encoding_notes(X: Any) -> tuple[str, ...]:
 
     Parameters
     ----------
-    X : ndarray, sparse matrix or DataFrame of shape (n_samples, n_features)
+    X : ndarray, sparse matrix, or table of pandas, polars or pyarrow, of shape (n_samples, n_features)
         The data.
 
     Returns
@@ -83,6 +87,7 @@ def encoding_notes(X: Any) -> tuple[str, ...]:
     """
     if sp.issparse(X):
         return (f"{counted(X.shape[1], 'column')} are divided by the largest absolute value in the training part.",)
+    X = tidy(X) if is_foreign(X) else X
     if not hasattr(X, "columns"):
         return _number_notes(_missing(X))
     kinds = _kinds(X)
@@ -105,11 +110,11 @@ def encoding_notes(X: Any) -> tuple[str, ...]:
 
 
 def tidy(X: Any) -> Any:
-    """Return a frame whose columns are float64, bool or categorical, with NaN for every missing value.
+    """Return a pandas frame whose columns are float64, bool or categorical, with NaN for every missing value.
 
     Parameters
     ----------
-    X : DataFrame of shape (n_samples, n_features)
+    X : table of pandas, polars or pyarrow, of shape (n_samples, n_features)
         Its columns may be of any kind but dates.
 
     Returns
@@ -123,6 +128,8 @@ def tidy(X: Any) -> Any:
     >>> tidy(pd.DataFrame({"n": pd.array([1, None], dtype="Int64"), "c": ["red", None]})).dtypes.astype(str).tolist()
     ['float64', 'category']
     """
+    if is_foreign(X):
+        X = as_pandas(X)
     changed = {}
     for name, dtype in X.dtypes.items():
         kind = getattr(dtype, "kind", "O")
@@ -131,7 +138,8 @@ def tidy(X: Any) -> Any:
             changed[name] = X[name].astype(np.float64)
         elif kind == "b" and not plain:
             whole = X[name].notna().all()
-            changed[name] = X[name].astype(bool) if whole else X[name].map(str, na_action="ignore").astype("category")
+            texts = X[name].astype(object).map(str, na_action="ignore")
+            changed[name] = X[name].astype(bool) if whole else texts.astype("category")
         elif kind not in "iufbmM" and str(dtype) != "category":
             changed[name] = X[name].astype(object).where(X[name].notna(), np.nan).astype("category")
     return X.assign(**changed) if changed else X
@@ -228,6 +236,52 @@ class _Summary:
         for name in self._kinds["categories"]:
             filled[name] = pd.Categorical(filled[name] or [np.nan] * height)
         return pd.DataFrame({name: filled[name] for name in self._names})
+
+
+class ForeignEncoder(ColumnTransformer):
+    """A ColumnTransformer that takes tables of polars, pyarrow and pandas alike: what it sees of them is pandas'.
+
+    scikit-learn reads such tables by NumPy, which takes a missing category for another one.
+    """
+
+    def fit_transform(self, X, y=None, **params):
+        """Fit to a table, and return it as numbers."""
+        return super().fit_transform(_with_text_for_flags(X), y, **params)
+
+    def transform(self, X, **params):
+        """Return a table as numbers."""
+        return super().transform(_with_text_for_flags(X), **params)
+
+
+def _with_text_for_flags(X):
+    """Return a tidy frame in which flags are text, as they are where some are missing."""
+    X = tidy(X)
+    flags = [name for name, dtype in X.dtypes.items() if getattr(dtype, "kind", "O") == "b"]
+    return X.assign(**{name: X[name].map(str).astype("category") for name in flags})
+
+
+def is_foreign(X):
+    """Tell whether data are a table of polars or pyarrow."""
+    return type(X).__module__.partition(".")[0] in ("polars", "pyarrow")
+
+
+def as_pandas(X):
+    """Return a table of polars or pyarrow in pandas, by way of NumPy: polars' own way there needs pyarrow."""
+    kind = f"{type(X).__module__.partition('.')[0]} {type(X).__name__}"
+    try:
+        import narwhals
+        import pandas as pd
+    except ImportError as error:
+        raise DataError(f"A {kind} is read by narwhals and pandas; install {error.name}.") from error
+    if not narwhals.dependencies.is_into_dataframe(X):
+        raise DataError(f"Expected a table of rows in memory, got a {kind}; a LazyFrame is one after its collect().")
+    columns = {}
+    for column in narwhals.from_native(X, eager_only=True).iter_columns():
+        if isinstance(column.dtype, (narwhals.Categorical, narwhals.Enum)):
+            column = column.cast(narwhals.String)
+        flags = column.dtype == narwhals.Boolean
+        columns[column.name] = pd.array(column.to_list(), "boolean") if flags else column.to_numpy()
+    return pd.DataFrame(columns)
 
 
 def _imputed(strategy, name, transformer):

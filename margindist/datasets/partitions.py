@@ -17,13 +17,14 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from margindist.datasets.dataset import DataError
-from margindist.datasets.encoding import fit_encoder, tidy
+from margindist.datasets.encoding import fit_encoder, is_foreign, tidy
 from margindist.datasets.sources import ArraySource, NpySource, Split, SvmlightSource, in_memory, kind_of_file
 from margindist.datasets.tables import TableSource, formats_of, guessed_target
-from margindist.spaces.partitions import Encoder, LocalPlace, Piece
+from margindist.spaces.partitions import Encoder, LocalPlace, PartitionedData, Piece
+from margindist.spaces.sparse import checked_csr
 
 
-class Partitions:
+class Partitions(PartitionedData):
     """Rows in parts that are loaded one at a time, and forgotten: training data that need not fit into memory.
 
     Made by :meth:`from_parquet`, :meth:`from_feather`, :meth:`from_csv`, :meth:`from_npy`, :meth:`from_svmlight` or
@@ -626,9 +627,9 @@ class _Watch:
 
 def _as_table(X):
     """Return rows as an array, a CSR matrix or a tidy frame."""
-    if hasattr(X, "iloc"):
+    if hasattr(X, "iloc") or is_foreign(X):
         return tidy(X)
-    X = X.tocsr() if sp.issparse(X) else np.asarray(X)
+    X = checked_csr(X, "Partitions.from_arrays") if sp.issparse(X) else np.asarray(X)
     if X.ndim != 2:
         raise DataError(f"Partitions.from_arrays: expected rows and columns, got an array of {X.ndim} dimensions.")
     return X

@@ -87,9 +87,8 @@ class ObjectiveClassifier(MarginClassifier):
             Itself.
         """
         self._check_parameters()
-        X = as_partitions(X)
-        if hasattr(X, "map_rows"):
-            return self._fit_partitions(X, y, sample_weight)
+        if (rows := as_partitions(X)) is not None:
+            return self._fit_partitions(rows, y, sample_weight)
         data = self._validate_training_data(X, y, sample_weight)
         objective = self._objective(*(float(getattr(self, name)) for name in self._objective._fields))
         rngs = self._rng().spawn(len(self.classes_))

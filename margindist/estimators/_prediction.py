@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils.extmath import safe_sparse_dot
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from margindist.dask import as_partitions
 from margindist.estimators._training_data import RowsLike, largest_value
@@ -39,10 +39,9 @@ class PredictionMixin:
             Positive scores speak for ``classes_[1]``, or for each class against the rest. Lazy for Dask collections.
         """
         check_is_fitted(self)
-        X = as_partitions(X)
-        if hasattr(X, "map_rows"):
-            return self._on_partitions(X, self.decision_function)
-        X = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+        if (rows := as_partitions(X)) is not None:
+            return self._on_partitions(rows, self.decision_function)
+        X = self._validate_rows(X, reset=False)
         with np.errstate(over="ignore", invalid="ignore"):
             values = self._scores(X)
         if not np.isfinite(values).all():
@@ -81,9 +80,8 @@ class PredictionMixin:
             Lazy for Dask collections.
         """
         check_is_fitted(self)
-        X = as_partitions(X)
-        if hasattr(X, "map_rows"):
-            return self._on_partitions(X, self.predict)
+        if (rows := as_partitions(X)) is not None:
+            return self._on_partitions(rows, self.predict)
         values = self.decision_function(X)
         return self.classes_[(values > 0).astype(int) if values.ndim == 1 else values.argmax(axis=1)]
 
@@ -105,12 +103,11 @@ class PredictionMixin:
         -------
         float
         """
-        X = as_partitions(X)
-        if not hasattr(X, "map_rows"):
+        if (rows := as_partitions(X)) is None:
             return super().score(X, y, sample_weight)
         check_is_fitted(self)
-        self._check_names(X)
-        place = X.place(y, sample_weight)
+        self._check_names(rows)
+        place = rows.place(y, sample_weight)
         try:
             (counted,) = drive(place, _Predicted, [(self,)], _count)
         finally:
@@ -119,9 +116,9 @@ class PredictionMixin:
             raise ValueError(f"{type(self).__name__}: expected samples to predict, but all partitions are empty.")
         return float(counted["right"] / counted["weight"])
 
-    def _on_partitions(self, X, method):
-        self._check_names(X)
-        return X.map_rows(_WithoutNames(method))
+    def _on_partitions(self, rows, method):
+        self._check_names(rows)
+        return rows.map_rows(_WithoutNames(method))
 
     def _check_names(self, X):
         """Raise an error unless the columns of partitions, where they have names, are those of the training data."""

@@ -21,7 +21,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.exceptions import ConvergenceWarning, FitFailedWarning
 from sklearn.metrics import check_scoring
 from sklearn.model_selection import ParameterGrid, check_cv
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import Requirement, one_of, optional
@@ -213,7 +213,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
         data = self._validate_training_data(X, y, sample_weight)
         rows = data.X
         if data.kept is not None:
-            rows = validate_data(self, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+            rows = self._validate_rows(X, reset=False)
         labels = np.asarray(y).reshape(-1)
         weights = self._validate_weights(sample_weight, len(labels))
         grid = {name: self._values(name, data.weights.sum()) for name in self._searched}

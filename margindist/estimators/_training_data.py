@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from margindist.dask import as_partitions
+from margindist.spaces.sparse import canonical, checked_csr
 
 if TYPE_CHECKING:
     from margindist.dask import DaskPartitions
@@ -76,14 +77,13 @@ class TrainingDataMixin:
 
         With ``piece``, X is one piece of the data: the labels there are come from ``classes`` at the first piece.
         """
-        if hasattr(as_partitions(X), "map_rows"):
+        if as_partitions(X) is not None:
             raise TypeError(
                 f"{type(self).__name__} with these parameters needs rows in memory, got {type(X).__name__}; make an "
                 f"array of it (X.compute() with Dask), or choose a solver that works in rounds over partitions."
             )
         first = not (piece and hasattr(self, "classes_"))
-        form = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
-        X, y = validate_data(self, X, y, reset=first, ensure_all_finite=False, **form)
+        X, y = self._validate_rows(X, y, reset=first, ensure_all_finite=False)
         self._check_range(X, piece)
         labels, places = distinct(y)
         check_classification_targets(y if labels is None else np.repeat(labels, 2))  # which sorts what it is given
@@ -92,9 +92,8 @@ class TrainingDataMixin:
                 f"{type(self).__name__}: kernel='precomputed' expects a square matrix of kernel values between all "
                 f"training samples, got shape {X.shape}."
             )
-        if sp.issparse(X) and not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
+        if sp.issparse(X):
+            X = canonical(X)
         sample_weights = self._validate_weights(sample_weight, len(y))
         present = sample_weights > 0.0
         if not present.any():
@@ -114,6 +113,31 @@ class TrainingDataMixin:
         kept = np.flatnonzero(weights)
         X = X[kept][:, kept] if getattr(self, "kernel", None) == "precomputed" else X[kept]
         return TrainingData(X, codes[kept], weights[kept], sample_weights[kept], kept, len(y))
+
+    def _validate_rows(self, X, *y, **options):
+        """Return X, and y if given, as scikit-learn's ``validate_data`` does: rows of float32 or float64."""
+        X = checked_csr(X, type(self).__name__) if sp.issparse(X) else X
+        form = {"accept_sparse": "csr", "dtype": [np.float64, np.float32], "order": "C"}
+        try:
+            return validate_data(self, X, *y, **form, **options)
+        except (TypeError, ValueError) as error:
+            self._refuse_text(X, error)
+            raise
+
+    def _refuse_text(self, X, error):
+        """Raise an error that names the first column of a table which is no column of numbers, if there is one."""
+        if hasattr(X, "collect"):
+            raise TypeError(
+                f"{type(self).__name__}: expected rows in memory, got a {type(X).__name__}; call its collect()."
+            ) from error
+        for name in getattr(X, "column_names", getattr(X, "columns", ())):
+            try:
+                np.asarray(X[name], dtype=np.float64)
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"{type(self).__name__}: expected columns of numbers, but {name!r} has others; put "
+                    f"margindist.datasets.encoder(X), or an encoder of scikit-learn's, before the classifier."
+                ) from error
 
     def _encode(self, y):
         """Set ``classes_`` and return the index of each label in it."""

@@ -27,6 +27,7 @@ from margindist.kernels import Kernel, resolve_gamma
 from margindist.solvers import online, online_kernel
 from margindist.solvers.online import entry
 from margindist.spaces.rows import as_rows
+from margindist.spaces.sparse import is_canonical
 
 _SMALL = 100_000  # values that are checked faster by hand than through scikit-learn
 _MODERATE = 1e30  # size below which they need no further check; no NaN is
@@ -195,8 +196,9 @@ class _OnlineClassifier(MarginClassifier):
         alike = numbers or (y.dtype == self.classes_.dtype and y.dtype.kind != "O")
         plain = values.dtype in (np.float64, np.float32) and alike
         shaped = X.ndim == 2 and y.shape == X.shape[:1] and len(y) > 0 and X.shape[1] == self.n_features_in_
-        ordered = X.has_canonical_format if sparse else X.flags.c_contiguous
-        if not (plain and shaped and ordered and values.size <= _SMALL):
+        if not (plain and shaped and values.size <= _SMALL):
+            return None
+        if not (is_canonical(X) if sparse else X.flags.c_contiguous):
             return None
         if not online.all_below(values.reshape(-1), _MODERATE):
             return None

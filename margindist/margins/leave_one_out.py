@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import cho_factor, cho_solve
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from margindist.estimators._training_data import MatrixLike
 from margindist.estimators.ldm import LDMClassifier
@@ -78,7 +78,7 @@ def loo_error_bound(
 
 def _largest_diagonals(estimator, X, y):
     """Return the largest diagonal entry of H, one per two-class problem."""
-    X = validate_data(estimator, X, reset=False, accept_sparse="csr", dtype=[np.float64, np.float32], order="C")
+    X = estimator._validate_rows(X, reset=False)
     n_samples = estimator.multipliers_.shape[1]
     if X.shape[0] != n_samples:
         raise ValueError(f"loo_error_bound: X and y must be the {n_samples} training samples, got {X.shape[0]}.")

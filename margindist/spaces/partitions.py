@@ -33,7 +33,8 @@ the same bits for any number of threads or workers.
 sends complete subtrees of the reduction. What it reads is a *loader*: ``load(i)`` returns :class:`Loaded` rows. Data as
 users have them become such a loader by :class:`Encoder`, which validates, encodes labels and drops rows of weight zero.
 
-**Data in partitions**, which the estimators' ``fit`` and ``decision_function`` take for X, is anything with
+**Data in partitions**, which the estimators' ``fit`` and ``decision_function`` take for X, is a
+:class:`PartitionedData`:
 
 ==========================================  ================================================================
 ``n_partitions``                            number of partitions
@@ -46,11 +47,12 @@ users have them become such a loader by :class:`Encoder`, which validates, encod
 ==========================================  ================================================================
 
 Stable: the four words above, :class:`Round`, :class:`Tree`, :func:`drive`, :class:`PartsLost`, :class:`LocalPlace`
-(``open``, ``run``, ``nodes``, ``encode``, ``close``), :class:`Piece`, :class:`Encoding`, :class:`Encoder`, and the four
-attributes of data in partitions.
+(``open``, ``run``, ``nodes``, ``encode``, ``close``), :class:`Piece`, :class:`Encoding`, :class:`Encoder`, and
+:class:`PartitionedData`.
 """
 
 import threading
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -61,12 +63,14 @@ import scipy.sparse as sp
 
 from margindist.kernels import spread_of_entries, sum_of_entries
 from margindist.spaces.rows import as_matrix, as_rows, n_rows, n_stored, row_range, stored_bytes
+from margindist.spaces.sparse import canonical, checked_csr
 
 __all__ = [
     "Encoder",
     "Encoding",
     "Loaded",
     "LocalPlace",
+    "PartitionedData",
     "PartsLost",
     "Piece",
     "Round",
@@ -382,6 +386,21 @@ def in_memory(rows, targets, weights, n_jobs=1):
 # ---------------------------------------------------------------------- from users' partitions to rows
 
 
+class PartitionedData(ABC):
+    """Data in partitions: estimators tell them from rows in memory by this type, not by the names of their methods."""
+
+    n_partitions: int
+    feature_names: Any
+
+    @abstractmethod
+    def place(self, y, sample_weight=None, n_jobs=1):
+        """Return a place over the raw partitions, which can ``encode``."""
+
+    @abstractmethod
+    def map_rows(self, function):
+        """Apply a function to the rows of every partition."""
+
+
 class Piece(NamedTuple):
     """A partition as users have it."""
 
@@ -491,10 +510,7 @@ def _codes(y, classes, name):
 def _as_matrix(X, name):
     """Return a C-contiguous array or canonical CSR of float32 or float64, copied only where it is not that yet."""
     if sp.issparse(X):
-        X = X.tocsr()
-        if not X.has_canonical_format:
-            X = X.copy()
-            X.sum_duplicates()
+        X = canonical(checked_csr(X, name))
         return X if X.dtype in (np.float32, np.float64) else X.astype(np.float64)
     X = np.asarray(X)
     if X.ndim != 2:
