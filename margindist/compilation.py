@@ -32,8 +32,18 @@ class Compiled:
         self._options = options
 
     def __call__(self, *args):
-        """Call the compiled function."""
-        return self.dispatcher(*args)
+        """Call the compiled function.
+
+        A signal that comes meanwhile is answered when Numba takes numbers back from the machine. What the answer
+        raises, as Ctrl-C does, Python then finds beside a result, and hides it in an error of its own.
+        """
+        try:
+            return self.dispatcher(*args)
+        except SystemError as hiding:
+            error = hiding
+            while isinstance(error, SystemError) and error.__cause__ is not None:
+                error = error.__cause__
+            raise error from None
 
     @functools.cached_property
     def dispatcher(self):
