@@ -112,7 +112,8 @@ def choose(objective, gram, factor, weights, rng):
         rank = _enough(factor, weights, loose / _LOOSE)
         if gram.can_derive and _WORTH_RANK * rank > gram.n:
             return of_whole, factor
-        factor = partial_cholesky(gram, min(rank, gram.n // 2, gram.room // (_COPIES * 8 * gram.n)), rng, tol=0.0)
+        most = int(min(gram.n // 2, gram.room / (_COPIES * 8 * gram.n)))
+        factor = partial_cholesky(gram, max(factor.rank, min(rank, most)), rng, tol=0.0)
         loose = _looseness(objective, gram, factor, weights, rng)
         if loose > _LOOSE and gram.can_derive:
             return of_whole, factor
