@@ -24,8 +24,9 @@ from margindist import (
     ODMClassifier,
     ODMClassifierCV,
 )
+from margindist.estimators import ldm
 from margindist.objectives import LDM, SemiVariance
-from margindist.solvers import newton, projected_newton, semivariance
+from margindist.solvers import _metric, newton, projected_newton, semivariance
 from margindist.solvers._kernel_certificate import certify_multipliers
 from margindist.solvers._solution import Options, Problem
 from margindist.spaces.gram import FullGram
@@ -431,3 +432,18 @@ def test_the_wide_grid_of_odm_follows_the_weight_of_the_samples():
     X, y = problem(2)
     search = ODMClassifierCV(mus=[0.2], thetas=[0.2], cv=2).fit(X, y, np.full(len(y), 2.0))
     assert sorted(set(search.cv_results_["param_lam"])) == pytest.approx([2.0 * len(y) * 10.0**k for k in range(-3, 4)])
+
+
+def test_folds_of_many_rows_share_a_gram_matrix_and_its_metrics(monkeypatch, rng):
+    X = rng.random((240, 4))
+    y = np.where(np.sin(7.0 * X).sum(axis=1) > 0.0, "a", "b")
+    made, in_metric = [], _metric._in_metric
+    monkeypatch.setattr(_metric, "_in_metric", lambda S, c, share: made.append(c) or in_metric(S, c, share))
+    monkeypatch.setattr(ldm, "_FEW_ROWS", 100)
+    grid = {"Cs": [1.0, 10.0], "lambda1s": [2e4, 0.0], "lambda2s": [0.0, 5.0], "cv": 3, "tol": 1e-8}
+    expected = LDMClassifierCV(**grid, kernel="rbf").fit(X, y).cv_results_["mean_test_score"]
+    monkeypatch.setattr(ldm, "_LARGEST_DUAL", 0)
+    made.clear()
+    found = LDMClassifierCV(**grid, kernel="rbf").fit(X, y)
+    np.testing.assert_allclose(found.cv_results_["mean_test_score"], expected)
+    assert len(made) == 3 + (found.lambda1_ > 0.0)  # one per fold and curvature, and the last fit

@@ -721,7 +721,8 @@ class LDMClassifierCV(GridSearchClassifier):
 
     has a matrix that one eigendecomposition of the Gram matrix gives for every ``lambda1``, and the solution for one
     point of the grid is one or two Newton steps from that of the next (:mod:`margindist.solvers.projected_newton`).
-    Folds of more than 3000 rows, and ``C=inf``, are fitted point by point from warm starts.
+    Folds of more than 3000 rows, and ``C=inf``, are fitted point by point from warm starts; with a kernel on one Gram
+    matrix, in the metric of a curvature for all prices.
 
     The default grid is wide and follows the number of samples; it has the support vector machine (both lambdas 0)
     among its 63 points. ``grid="paper"`` is that of the paper, of 147 points.
@@ -864,9 +865,12 @@ class LDMClassifierCV(GridSearchClassifier):
         data = fold.data
         total = data.weights.sum()
         objectives = [_objective(fold.estimator, total, p["C"], p["lambda1"], p["lambda2"]) for p in points]
-        if data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives):
+        many = data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives)
+        if many and fold.kernel.is_linear:
             return self._fit_each(fold, points)
         space = fold.space()
+        if many:
+            return self._solve_each_point(fold, space, points, objectives)
         if space.is_narrow:
             spectrum = projected_newton.spectrum_of_rows(dense_matrix(space.rows), data.weights)
         else:
@@ -881,3 +885,21 @@ class LDMClassifierCV(GridSearchClassifier):
                 values[behind], _ = self._fit_each(fold, [points[k] for k in behind])
                 behind = []
         return values, len(behind)
+
+    def _solve_each_point(self, fold, space, points, objectives):
+        """Solve point after point on one Gram matrix, each from the last: those of one curvature share its metric."""
+        estimator, data = fold.estimator, fold.data
+        sign_vectors = estimator._sign_vectors(data.codes)
+        coefs = np.empty((len(points), len(sign_vectors), space.n_coefficients))
+        last, behind = [None] * len(sign_vectors), 0
+        for k in sorted(range(len(points)), key=lambda k: (objectives[k].bend, objectives[k].cap, objectives[k].pull)):
+            estimator.set_params(**points[k])
+            estimator.solver_ = estimator._pick_solver(space)
+            estimator._check_memory(space)
+            for t, signs in enumerate(sign_vectors):
+                asked = Problem(objectives[k], space, signs, data.weights)
+                last[t] = estimator._solve(asked, Options(self.tol, self.max_iter), last[t])
+                estimator._refuse_infeasible(last[t])
+                coefs[k, t] = last[t].coef
+            behind += any(not found.gap <= self.tol for found in last)
+        return fold.scores(space, coefs), behind
