@@ -91,6 +91,34 @@ def _opened_alone(part):
                 return
 
 
+@contextmanager
+def locked(path: str | os.PathLike) -> Iterator[bool]:
+    """Hold a file as a lock while the block lasts; yield whether it was free.
+
+    The system lets go of it when a process ends, however it ends. Where there are no locks it counts as free.
+
+    Parameters
+    ----------
+    path : str or path
+        Made by this, and removed at the end.
+    """
+    path = Path(path)
+    with open(path, "ab") as file:
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        except OSError:  # not every file system has locks
+            pass
+        try:
+            yield True
+        finally:
+            with suppress(OSError):
+                path.unlink()
+
+
 def _without_truncating(path, flags):
     return os.open(path, flags & ~os.O_TRUNC, 0o666)
 

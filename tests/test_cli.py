@@ -58,7 +58,7 @@ def test_compare_prints_a_table_and_writes_the_report(folder, capsys):
     assert "has the highest accuracy" in captured.out
     assert captured.out.splitlines()[-1] == f"Report: {folder / 'flowers.html'}"
     said = captured.err.splitlines()
-    assert "15 of 15 done" in said and said[-1] == "6 of 6 done"
+    assert "0 of 21 done" in said and said[-1] == "21 of 21 done"
     assert "\r" not in captured.err and "\x1b" not in captured.err
     rows = list(csv.DictReader(Path("table.csv").read_text(encoding="utf-8").splitlines()))
     everything = json.loads(Path("all.json").read_text(encoding="utf-8"))

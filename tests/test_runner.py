@@ -1,14 +1,12 @@
 """The store and the runner: nothing lost, nothing twice, whatever happens."""
 
 import errno
-import multiprocessing
 import os
 import random
 import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 import warnings
 from contextlib import closing, suppress
@@ -165,33 +163,41 @@ def test_a_signal_to_terminate_is_answered_like_ctrl_c():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
-def test_a_claim_is_respected_while_its_runner_lives(tmp_path):
-    with Store(tmp_path / "results.sqlite") as store, Store(tmp_path / "results.sqlite") as other:
-        with store.runner() as first, other.runner() as second:
-            assert store.claim(CELLS[0], first)
-            assert not other.claim(CELLS[0], second)
-            assert other.claim(CELLS[1], second)
-        with other.runner() as third:
-            assert other.claim(CELLS[0], third)
-
-
 def in_a_process(path, trace):
     with Store(path) as store:
         run(store, CELLS, Traced(trace, 0.02), n_jobs=1)
 
 
-def test_two_runners_on_one_store_do_each_cell_once(tmp_path):
-    path, trace = tmp_path / "results.sqlite", tmp_path / "trace"
-    context = multiprocessing.get_context("spawn")
-    runners = [context.Process(target=in_a_process, args=(path, trace)) for _ in range(2)]
-    for runner in runners:
-        runner.start()
-    for runner in runners:
-        runner.join(60)
-        assert runner.exitcode == 0
-    lines = trace.read_text().splitlines()
-    assert sorted(lines) == sorted(map(str, CELLS))
+def test_one_run_at_a_time_works_on_a_store_and_others_may_read_it(tmp_path):
+    path = tmp_path / "results.sqlite"
+    with Store(path) as store, Store(path) as other:
+
+        def intrude(progress):
+            if progress.finished == 3:
+                assert len(other.results()) == 3
+                with pytest.raises(StoreError, match="another run is using these results; wait for its end"):
+                    run(other, CELLS, evaluate)
+                with pytest.raises(StoreError, match="another run is using these results"):
+                    other.forget(CELLS)
+
+        run(store, CELLS, evaluate, progress=intrude)
+        assert table(other) == expected()
+        other.forget(CELLS)
+        assert store.results() == []
+    assert os.listdir(tmp_path) == ["results.sqlite"]
+
+
+def test_stores_of_earlier_versions_with_their_claims_are_read(tmp_path):
+    path = tmp_path / "results.sqlite"
     with Store(path) as store:
+        store.record(evaluate(CELLS[0]))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE runners (runner TEXT PRIMARY KEY, host TEXT, pid INTEGER, beat REAL)")
+        connection.execute("CREATE TABLE claims (experiment TEXT, dataset TEXT, method TEXT, split INTEGER)")
+        connection.execute("INSERT INTO claims VALUES ('test', 'a', 'x', 1)")
+        connection.commit()
+    with Store(path) as store:
+        run(store, CELLS, evaluate)
         assert table(store) == expected()
 
 
@@ -293,22 +299,6 @@ def test_ctrl_c_within_a_transaction_stays_ctrl_c(tmp_path, statement):
         assert CELLS[1] in {result.cell for result in store.results()}
 
 
-def test_what_another_runner_finished_is_not_left(tmp_path):
-    with (
-        Store(tmp_path / "results.sqlite") as store,
-        Store(tmp_path / "results.sqlite") as other,
-        other.runner() as name,
-    ):
-        assert other.claim(CELLS[-1], name)
-
-        def also_there(progress):
-            if progress.finished == len(CELLS) - 1:
-                other.record(Result(CELLS[-1], score=1.0))
-
-        summary = run(store, CELLS, evaluate, n_jobs=1, progress=also_there)
-    assert (summary.left, summary.stopped) == (0, None)
-
-
 @pytest.mark.parametrize("category", [ResourceWarning, DeprecationWarning])
 def test_what_a_cell_does_not_warn_of_is_not_its_warning(category):
     """Python warns of an open file when it is collected, in whatever cell that happens to be."""
@@ -380,15 +370,10 @@ class Spoils:
 @pytest.mark.parametrize(
     ("how", "n_jobs"), [("deleted", 1), ("deleted", 2), ("replaced", 1), ("replaced", 2), ("overwritten", 1)]
 )
-def test_a_store_that_is_lost_in_the_middle_of_a_run_is_said_in_a_sentence(tmp_path, monkeypatch, how, n_jobs):
-    if how != "overwritten":  # amid a transaction the connection would go on with the pages that it remembers
-        monkeypatch.setattr("margindist.runs.store._HEARTBEAT", 0.01)
-    seen = []
-    monkeypatch.setattr(threading, "excepthook", seen.append)  # where the heart's own errors would show
+def test_a_store_that_is_lost_in_the_middle_of_a_run_is_said_in_a_sentence(tmp_path, how, n_jobs):
     path = tmp_path / "results.sqlite"
     with Store(path) as store, pytest.raises(StoreError, match="results cannot be kept or read any more"):
         run(store, CELLS, Spoils(path, how), n_jobs=n_jobs)
-    assert not seen
     path.unlink(missing_ok=True)
     with Store(path) as store:
         run(store, CELLS, evaluate)
@@ -410,44 +395,6 @@ def test_a_full_disk_or_a_lost_store_is_no_failure_of_the_cell(evaluate, error):
         with pytest.raises(error):
             run(store, CELLS, evaluate)
         assert store.results() == []
-
-
-def test_results_are_not_forgotten_while_another_runner_counts_on_them(tmp_path):
-    with Store(tmp_path / "results.sqlite") as store, Store(tmp_path / "results.sqlite") as other:
-        store.record(evaluate(CELLS[0]))
-        with other.runner(), pytest.raises(StoreError, match="another run is using these results"):
-            store.forget(CELLS)
-        assert len(store.results()) == 1
-        store.forget(CELLS)
-        assert store.results() == []
-
-
-@pytest.mark.parametrize("dies", [False, True])
-def test_a_run_waits_for_the_cells_of_others_and_takes_over_those_of_the_dead(tmp_path, dies):
-    path = tmp_path / "results.sqlite"
-    with Store(path) as store, Store(path) as other:
-        with other.runner() as name:
-            assert other.claim(CELLS[-1], name)
-            ended = threading.Event()
-
-            def end():
-                while len(other.results()) < len(CELLS) - 1:
-                    time.sleep(0.01)
-                time.sleep(0.1)
-                if dies:
-                    with other._transaction() as connection:
-                        connection.execute("UPDATE runners SET beat = 0")
-                else:
-                    other.record(evaluate(CELLS[-1]))
-                ended.set()
-
-            thread = threading.Thread(target=end)
-            thread.start()
-            summary = run(store, CELLS, evaluate)
-            thread.join()
-        assert ended.is_set() and (summary.left, summary.stopped) == (0, None)
-        assert summary.done == len(CELLS) - (not dies)
-        assert table(store) == expected()
 
 
 def kill_itself(cell):
@@ -480,16 +427,6 @@ def test_ctrl_c_never_reaches_a_worker_even_while_it_starts():
         "assert is_spared(CELLS[0]).score == 0.0"
     )
     subprocess.run([sys.executable, "-c", script], cwd=Path(__file__).parent.parent, check=True, timeout=300)
-
-
-def test_a_copy_aside_is_whole_and_leaves_nothing_else(tmp_path):
-    with Store(tmp_path / "results.sqlite") as store:
-        run(store, CELLS, evaluate)
-        for _ in range(2):
-            old = store.copy_aside()
-    with Store(old) as copied:
-        assert table(copied) == expected()
-    assert sorted(os.listdir(tmp_path)) == ["results.sqlite", "results.sqlite.old"]
 
 
 def takes_an_hour(cell):

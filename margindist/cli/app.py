@@ -190,9 +190,6 @@ class ProgressLine:
         self._bar = None
 
     def _begin(self, total):
-        """Begin the line of another run."""
-        self.close()
-        self._total, self._shown = total, -1.0
         if sys.stderr.isatty():
             self._bar = click.progressbar(
                 length=total, width=_BAR_WIDTH, update_min_steps=0, fill_char="#", empty_char=".", info_sep="",
@@ -201,10 +198,12 @@ class ProgressLine:
             )  # fmt: skip
 
     def __call__(self, progress):
-        """Show the progress of a run."""
-        if progress.total != self._total:
+        """Show the progress of a run, which may turn out to be longer than it seemed."""
+        if self._total is None:
             self._begin(progress.total)
+        self._total = progress.total
         if self._bar is not None:
+            self._bar.length = progress.total
             self._bar.update(progress.finished - self._bar.pos, progress)
             return
         share = progress.finished / max(1, progress.total)

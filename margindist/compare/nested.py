@@ -34,6 +34,7 @@ from margindist.compare.scoring import LABELS, Scorer, columns, decide, mean_log
 from margindist.compare.splits import calibration_splits, inner_splits
 from margindist.datasets import encoder
 from margindist.datasets.dataset import take_rows
+from margindist.files import write_whole
 from margindist.margins import margin_statistics, margins
 from margindist.methods import BY_KEY, search
 from margindist.runs.runner import Progress, run
@@ -136,14 +137,17 @@ def compare(
     protocol = Protocol(scoring, methods, splits, repeats, seed, quick)
     costs = _known_costs(store, found.dataset) if resume else {}
     plan, about = make_plan(found, protocol, costs, say)
-    with Store(store) as results:
+    with Store(store) as results, results.alone():
         for note in [*about.notes, *about.encoding, *left_out_notes(about.left_out)]:
             say(note)
         _begin(results, plan, about, resume, say)
 
-        def finish(cells, evaluate):
+        whole = _WholeProgress(progress or (lambda now: None))
+
+        def finish(cells, evaluate, later=2 * plan.splits):
             left = None if deadline is None else max(deadline - monotonic(), 0.0)
-            return run(results, cells, evaluate, n_jobs=n_jobs, time_budget=left, progress=progress).stopped
+            whole.begin(cells, later)
+            return run(results, cells, evaluate, n_jobs=n_jobs, time_budget=left, progress=whole).stopped
 
         evaluate = Evaluate(plan, found)
         stopped = finish(plan.cells(), evaluate)
@@ -156,8 +160,31 @@ def compare(
         if stopped is None and results.pending(comparison.look_cells()):
             labels = " and ".join(BY_KEY[key].label for key in comparison.looked_at)
             say(f"A closer look at {labels}: curves, columns that matter, learning curve.")
-            stopped = finish(comparison.look_cells(), Look(comparison, found))
+            stopped = finish(comparison.look_cells(), Look(comparison, found), later=0)
         return Comparison.from_results(plan, about, results, stopped)
+
+
+class _WholeProgress:
+    """One progress, with one estimate, of the runs that a comparison is made of."""
+
+    def __init__(self, progress):
+        self._progress = progress
+        self._before, self._running = 0, 0
+
+    def begin(self, cells, later):
+        """Begin another run, after which there will be so many cells more."""
+        self._before += self._running
+        self._running, self._later = len(cells), later
+        self._start, self._computed = monotonic(), 0
+
+    def __call__(self, now):
+        """Report a run's progress as that of the whole."""
+        self._computed += now.last is not None
+        left = now.seconds_left
+        if left is not None and self._computed:
+            left += self._later * (monotonic() - self._start) / self._computed
+        total = self._before + now.total + self._later
+        self._progress(Progress(self._before + now.finished, total, left, now.last))
 
 
 def _begin(store, plan, about, resume, say):
@@ -174,8 +201,11 @@ def _begin(store, plan, about, resume, say):
         else:
             say("There is nothing to resume yet, so this starts from the beginning.")
     elif kept:
-        old = store.copy_aside()
-        stay = f"; the old ones are in {old.name}" if old else ""
+        stay = ""
+        if str(store.path) != ":memory:":
+            old = Path(f"{store.path}.old")
+            write_whole(old, Path(store.path).read_bytes())
+            stay = f"; the old ones are in {old.name}"
         say(f"{kept} results of the same comparison are computed anew{stay}. With --resume they would have been kept.")
         store.forget([*plan.cells(plan.grids), *plan.look_cells(plan.grids)])
     store.note("compare", {"format": FORMAT, "plan": asdict(plan), "about": plain(about)})

@@ -19,6 +19,7 @@ from dataclasses import replace
 from functools import cache
 from importlib.metadata import version
 from platform import python_version
+from statistics import fmean
 from typing import NamedTuple
 
 from joblib import Parallel, delayed, effective_n_jobs
@@ -29,7 +30,7 @@ from margindist.runs.wording import duration
 
 # Raised when something is first imported, compiled or collected, in whatever cell that happens to be.
 _FOR_DEVELOPERS = (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning)
-_SECONDS_BETWEEN_LOOKS = 0.5  # at the parent process, and at the cells of other runners
+_SECONDS_BETWEEN_LOOKS = 0.5  # at the parent process
 
 
 class CannotRun(Exception):
@@ -105,34 +106,37 @@ def run(
     """
     cells = list(cells)
     deadline = None if time_budget is None else time.time() + time_budget
-    tracker = _ProgressTracker(cells, store, retry, effective_n_jobs(n_jobs), progress)
-    stopped = None
-    try:
-        with warnings.catch_warnings(), _first_signal_interrupts() as signals, store.runner() as runner:
-            warnings.filterwarnings("ignore", r"\d+ tasks ", UserWarning)  # joblib's, about tasks not run
-            while tracker.waiting and not (stopped := _over(deadline)):
-                before = len(tracker.waiting)
-                for result in _evaluate_all(
-                    store, runner, tracker.waiting, evaluate, n_jobs, time_limit, deadline, retry
-                ):
+    with store.alone():
+        waiting = dict.fromkeys(store.pending(cells, retry=retry))
+        finished = []
+
+        def report():
+            if progress is not None:
+                left = _seconds_left(waiting, finished, effective_n_jobs(n_jobs))
+                progress(Progress(len(cells) - len(waiting), len(cells), left, finished[-1] if finished else None))
+
+        report()
+        stopped = None
+        try:
+            with warnings.catch_warnings(), _first_signal_interrupts() as signals:
+                warnings.filterwarnings("ignore", r"\d+ tasks ", UserWarning)  # joblib's, about tasks not run
+                for result in _evaluate_all(list(waiting), evaluate, n_jobs, time_limit, deadline):
                     if signals:  # the cell may have swallowed the interrupt, and its result be incomplete
                         raise KeyboardInterrupt
                     store.record(result)
-                    tracker.add(result)
-                tracker.leave_out_finished(store, retry)
-                if len(tracker.waiting) == before:
-                    # Other runners have claimed the rest; if they die, this one takes over.
-                    time.sleep(_SECONDS_BETWEEN_LOOKS)
-    except KeyboardInterrupt:
-        stopped = "interrupted"
-    except BrokenProcessPool:
-        raise ChildProcessError(
-            "a worker process was killed, perhaps because memory ran out; what was finished is kept, and --resume with "
-            "fewer --jobs goes on."
-        ) from None
-    tracker.leave_out_finished(store, retry)
-    counts = tracker.outcomes
-    return Summary(counts["done"], counts["failed"], counts["skipped"], len(tracker.waiting), stopped)
+                    finished.append(result)
+                    del waiting[result.cell]
+                    report()
+            stopped = "the time budget is spent" if waiting else None
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        except BrokenProcessPool:
+            raise ChildProcessError(
+                "a worker process was killed, perhaps because memory ran out; what was finished is kept, and --resume "
+                "with fewer --jobs goes on."
+            ) from None
+    counts = Counter(result.status for result in finished)
+    return Summary(counts["done"], counts["failed"], counts["skipped"], len(waiting), stopped)
 
 
 def attempt(evaluate: Callable[[Cell], Result], cell: Cell) -> Result:
@@ -146,35 +150,38 @@ def versions() -> dict[str, str]:
     return {"python": python_version(), **{name: version(name) for name in packages}}
 
 
-def _over(deadline):
-    return "the time budget is spent" if deadline is not None and time.time() >= deadline else None
+def _seconds_left(waiting, finished, workers):
+    """Foresee the end: a waiting cell takes as long as the most similar ones did."""
+    times = {}
+    for result in finished:
+        if result.status != "skipped":
+            for group in _similar(result.cell):
+                times.setdefault(group, []).append(result.seconds)
+    if not times:
+        return None
+    means = {group: fmean(seconds) for group, seconds in times.items()}
+    return sum(next(means[group] for group in _similar(cell) if group in means) for cell in waiting) / workers
 
 
-def _evaluate_all(store, runner, waiting, evaluate, n_jobs, time_limit, deadline, retry):
-    """Results as they come, in any order, of the waiting cells that this runner could claim."""
-    refused = []
+def _similar(cell):
+    """Return the groups a cell belongs to, the most similar cells first."""
+    return (cell.dataset, cell.method), ("", cell.method), (cell.dataset, ""), ("", "")
+
+
+def _evaluate_all(waiting, evaluate, n_jobs, time_limit, deadline):
+    """Results as they come, in any order."""
 
     def tasks():
-        for cell in list(waiting):
-            if _over(deadline):
+        for cell in waiting:
+            if deadline is not None and time.time() >= deadline:
                 return
-            try:
-                claimed = store.claim(cell, runner, retry=retry)
-            except StoreError as error:  # joblib asks for tasks in a thread of its own, where an error would be lost
-                refused.append(error)
-                return
-            if claimed:
-                yield delayed(_attempt)(evaluate, cell, time_limit, deadline, os.getpid())
+            yield delayed(_attempt)(evaluate, cell, time_limit, deadline, os.getpid())
 
-    # One task at a time for each worker: a claimed cell that only waits would be kept from other runners.
+    # One task at a time for each worker: a time budget leaves those that wait.
     with Parallel(n_jobs=n_jobs, return_as="generator_unordered", pre_dispatch="n_jobs", batch_size=1) as parallel:
         with _children_ignore_ctrl_c() if effective_n_jobs(n_jobs) > 1 else nullcontext():
             results = parallel(tasks())
-        for result in results:
-            if result is not None:
-                yield result
-    if refused:
-        raise refused[0]
+        yield from (result for result in results if result is not None)
 
 
 def _attempt(evaluate, cell, time_limit, deadline, main_process):
@@ -189,26 +196,39 @@ def _attempt(evaluate, cell, time_limit, deadline, main_process):
         warnings.simplefilter("always")
         for category in _FOR_DEVELOPERS:
             warnings.simplefilter("ignore", category)
-        alarm = _Alarm(limit)
+        rang = []  # compiled code may turn the alarm into another error
         try:
-            with alarm:
+            with _alarm(limit, rang):
                 result = evaluate(cell)
         except CannotRun as reason:
             result = Result(cell, "skipped", error=str(reason))
         except (Exception, _TimeLimit) as error:
             if _is_interrupt(error):
                 raise KeyboardInterrupt from error
-            if _is_no_fault_of_the_cell(error):
-                raise
-            if not alarm.rang:
-                result = Result(cell, "failed", error=_described(error))
-            elif time_limit is None or limit < time_limit:
+            if isinstance(error, StoreError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+                raise  # no fault of the cell
+            if rang and (time_limit is None or limit < time_limit):
                 return None
-            else:
-                result = Result(cell, "failed", error=f"not finished within the limit of {time_limit:g} s")
+            said = f"not finished within the limit of {time_limit:g} s" if rang else _described(error)
+            result = Result(cell, "failed", error=said)
     messages = sorted({f"{warning.category.__name__}: {warning.message}" for warning in caught})
     detail = {**result.detail, "warnings": messages[:5]} if messages else result.detail
     return replace(result, detail=detail, seconds=time.perf_counter() - start, versions=versions())
+
+
+def _described(error):
+    where = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+
+
+def _is_interrupt(error):
+    """Tell whether an error was caused by Ctrl-C, which compiled code and libraries turn into other errors."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+# ---------------------------------------------------------------------- signals and processes
 
 
 @cache
@@ -225,95 +245,24 @@ def _end_with(parent):
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _is_interrupt(error):
-    """Tell whether an error was caused by Ctrl-C, which compiled code and libraries turn into other errors."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__ or error.__context__
-    return error is not None
+@contextmanager
+def _alarm(seconds, rang):
+    """Raise `_TimeLimit` after some seconds, where the system has alarms and this is the main thread."""
+    if seconds is None or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
 
-
-def _is_no_fault_of_the_cell(error):
-    """Tell whether the store or the disk caused an error; the cell must not be marked as failed for that."""
-    return isinstance(error, StoreError) or getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
-
-
-def _described(error):
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
-
-
-class _Alarm:
-    """Raises `_TimeLimit` after some seconds. Compiled code may turn it into another error, so ``rang`` tells."""
-
-    def __init__(self, seconds):
-        main_thread = threading.current_thread() is threading.main_thread()
-        self.seconds = seconds if main_thread and hasattr(signal, "setitimer") else None
-        self.rang = False
-
-    def _ring(self, *_):
-        self.rang = True
+    def ring(*_):
+        rang.append(True)
         raise _TimeLimit
 
-    def __enter__(self):
-        if self.seconds is not None:
-            self._before = signal.signal(signal.SIGALRM, self._ring)
-            signal.setitimer(signal.ITIMER_REAL, self.seconds)
-
-    def __exit__(self, *_):
-        if self.seconds is not None:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, self._before)
-
-
-class _ProgressTracker:
-    """Knows which cells wait, and foresees the end: a waiting cell is expected to take as long as similar ones did."""
-
-    def __init__(self, cells, store, retry, workers, progress):
-        self.waiting = dict.fromkeys(store.pending(cells, retry=retry))
-        self.outcomes = Counter()
-        self._total = len(cells)
-        self._workers = workers
-        self._progress = progress
-        self._seconds = {}  # of groups of similar cells: their number and total time
-        self._report(None)
-
-    def add(self, result):
-        """Count a result."""
-        self.waiting.pop(result.cell, None)
-        self.outcomes[result.status] += 1
-        if result.status != "skipped":
-            for group in _similar(result.cell):
-                count, total = self._seconds.get(group, (0, 0.0))
-                self._seconds[group] = count + 1, total + result.seconds
-        self._report(result)
-
-    def leave_out_finished(self, store, retry):
-        """Wait no longer for what other runners have finished."""
-        before = len(self.waiting)
-        self.waiting = dict.fromkeys(store.pending(self.waiting, retry=retry))
-        if len(self.waiting) < before:
-            self._report(None)
-
-    def _report(self, result):
-        if self._progress is not None:
-            self._progress(Progress(self._total - len(self.waiting), self._total, self._seconds_left(), result))
-
-    def _seconds_left(self):
-        if not self._seconds:
-            return None
-        return sum(map(self._expected, self.waiting)) / self._workers
-
-    def _expected(self, cell):
-        count, total = next(self._seconds[group] for group in _similar(cell) if group in self._seconds)
-        return total / count
-
-
-def _similar(cell):
-    """Return the groups a cell belongs to, the most similar cells first."""
-    return (cell.dataset, cell.method), ("", cell.method), (cell.dataset, ""), ("", "")
-
-
-# ---------------------------------------------------------------------- signals
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 @contextmanager
@@ -323,33 +272,27 @@ def _first_signal_interrupts():
     A second Ctrl-C would break into the ending of the workers, with joblib's traceback. What is called within the block
     may swallow the exception, and so does Python where an object ends; the list tells which signal came.
     """
-    signals_seen = []
+    signals = []
     if threading.current_thread() is not threading.main_thread():
-        yield signals_seen
+        yield signals
         return
     answered = [signal.SIGTERM]
     if _is_pythons_or_ours(signal.getsignal(signal.SIGINT)):  # a handler of the user's own stays
         answered.append(signal.SIGINT)
 
     def interrupt(number, _):
-        for each in answered:
-            signal.signal(each, signal.SIG_IGN)
-        signals_seen.append(number)
-        raise KeyboardInterrupt
-
-    before = {number: signal.signal(number, interrupt) for number in answered}
-    show = sys.unraisablehook
+        signals.append(number)
+        if len(signals) == 1:
+            raise KeyboardInterrupt
 
     def show_others(lost):
         if lost.exc_type is not KeyboardInterrupt:
             show(lost)
-            return
-        for each in answered:  # Python has swallowed it; the next Ctrl-C may succeed
-            signal.signal(each, interrupt)
 
-    sys.unraisablehook = show_others
+    before = {number: signal.signal(number, interrupt) for number in answered}
+    show, sys.unraisablehook = sys.unraisablehook, show_others
     try:
-        yield signals_seen
+        yield signals
     finally:
         sys.unraisablehook = show
         for number, handler in before.items():
