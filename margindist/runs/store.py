@@ -1,7 +1,7 @@
 """One SQLite file of results, a row per cell, written whole or not at all.
 
-A *cell* is the smallest piece of work that is kept: one method on one split of one data set in one experiment. One run at
-a time works on a file, while others may read it; a killed run leaves nothing behind but the results it had finished.
+A *cell* is the smallest piece of work that is kept: one method on one split of one data set in one experiment. One run
+at a time works on a file, while others may read it; a killed run leaves nothing behind but the results it had finished.
 """
 
 import json
