@@ -465,12 +465,12 @@ def test_a_comparison_that_another_run_is_using_is_not_begun_anew(folder, capsys
     arguments = ["compare", "flowers.csv", *FAST, "--jobs", "1"]
     assert run(arguments) == 0
     before = scores("flowers.results.sqlite")
-    with Store("flowers.results.sqlite") as store, store.runner():
+    with Store("flowers.results.sqlite") as store, store.alone():
         capsys.readouterr()
         assert run(arguments) == 1
         said = capsys.readouterr().err
-        assert "another run is using these results; wait for its end, share the work with --resume" in said
-        assert run([*arguments, "--resume"]) == 0
+        assert "another run is using these results; wait for its end, or name another file" in said
+    assert run([*arguments, "--resume"]) == 0
     assert scores("flowers.results.sqlite") == before
 
 
