@@ -91,6 +91,10 @@ def test_fit_predict_and_export(folder, capsys):
     assert capsys.readouterr().err.strip() == "margindist: less.csv: lacks the column 'depth', which the model needs."
     frame.assign(depth="deep").to_csv("words.csv", index=False)
     assert run(["predict", "flowers.model", "words.csv"]) == 1
+    said = "words.csv, line 2: the column 'depth' is to be read as numbers, as it was for the model, but has 'deep'."
+    assert said in capsys.readouterr().err
+    frame.assign(depth="deep").to_parquet("words.parquet")
+    assert run(["predict", "flowers.model", "words.parquet"]) == 1
     assert "the column 'depth' must hold numbers" in capsys.readouterr().err
 
 
@@ -539,20 +543,93 @@ def test_a_part_that_cannot_be_predicted_leaves_no_file(table, capsys):
 @pytest.mark.parametrize(
     "arguments, words",
     [
-        (["fit", "flowers.csv", "--memory", "1GB"], "flowers.csv: files that end with .csv are read whole"),
+        (["fit", "flowers.csv.gz", "--memory", "1GB"], "flowers.csv.gz: files that end with .gz are read whole"),
         (["fit", "flowers.parquet", "--memory", "lots"], "memory must be a size such as 500MB or 2GB, got 'lots'"),
         (["fit", "flowers.parquet", "--memory", "1MB"], "do not fit into the 0.001 GB of memory given; give at least"),
         (["fit", "flowers", "--labels", "y.npy"], "only NPY files have their labels in another file"),
         (["fit", "flowers", "--target", "colou"], "there is no column 'colou' for the target"),
         (["fit", "X.npy"], "name the file that has them by --labels"),
-        (["fit", "X.npy", "--target", "y"], "only Parquet files have columns with names"),
-        (["fit", "empty"], "expected a folder of Parquet files or of NPY files"),
+        (["fit", "X.npy", "--target", "y"], "the columns of such files have no names"),
+        (["fit", "empty"], "expected a folder of Parquet, Feather, CSV or NPY files"),
     ],
 )
 def test_what_cannot_be_read_in_parts_is_one_sentence(table, capsys, arguments, words):
     np.save("X.npy", np.ones((4, 2)))
     Path("empty").mkdir()
+    Path("flowers.csv.gz").write_bytes(b"")
     assert run([*arguments, "-o", "m.model"]) == 1
     err = capsys.readouterr().err
     assert words in err and len(err.splitlines()) == 1
     assert not Path("m.model").exists()
+
+
+# ---------------------------------------------------------------------- columns as the model read them
+
+
+@pytest.fixture
+def spelled(folder, capsys):
+    """A model of columns that are written as people write them."""
+    rows = []
+    for k in range(60):
+        label = "yes" if k % 3 else "no"
+        day, share = f"{k % 28 + 1:02}/{k % 12 + 1:02}/2024", f"{3 * k % 40 + 20 * (k % 3)} %"
+        rows.append(f'{day};{share};1.{k:03},5;{k % 7},25;00{k % 2};{label};"{"=" * (k % 2)}n{k}"')
+    Path("new.csv").write_text("\n".join(["sold;share;price;size;code;kind;name", *rows]) + "\n")
+    arguments = ["fit", "new.csv", "--target", "kind", "--method", "ldm", "--quick", "-o", "m.model"]
+    assert run([*arguments, "--set", "C=1", "--set", "lambda1=0", "--set", "lambda2=0"]) == 0
+    capsys.readouterr()
+    assert run(["predict", "m.model", "new.csv", "-o", "all.csv"]) == 0
+    capsys.readouterr()
+    return pd.read_csv("all.csv")
+
+
+HEAD = "sold;share;price;size;code;kind;name\n"
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]])
+def test_new_rows_are_read_as_those_of_the_model(spelled, folder, capsys, memory):
+    rows = Path("new.csv").read_text().splitlines()[1:]
+    Path("one.csv").write_text(HEAD + rows[3] + "\n")  # 04/04/2024: day and month cannot be told apart
+    assert run(["predict", "m.model", "one.csv", "-o", "found.csv", *memory]) == 0
+    found = pd.read_csv("found.csv")
+    np.testing.assert_allclose(found["decision"], spelled["decision"][3:4], rtol=1e-12)
+    capsys.readouterr()
+    Path("one.csv").write_text(HEAD + ";12;;;001;;x\n;13 %;;;001;;x\n")  # no dates, and per cent with a sign or without
+    assert run(["predict", "m.model", "one.csv", *memory]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+@pytest.mark.parametrize("memory", [[], ["--memory", "2GB"]])
+@pytest.mark.parametrize(
+    ("row", "words"),
+    [
+        ("12/31/2024;5 %;1.000,5;1,5;001;;x", "'sold' is to be read as dates with the day first, {}'12/31/2024'."),
+        ("1/2/2024;$5;1.000,5;1,5;001;;x", "'share' is to be read as numbers (% left out), {}'$5'."),
+        ("1/2/2024;5 %;1,000.5;1,5;001;;x",
+         "'price' is to be read as numbers ('.' between thousands, decimal commas), {}'1,000.5'."),
+        ("1/2/2024;5 %;1.000,5;1.5;001;;x", "'size' is to be read as numbers (decimal commas), {}'1.5'."),
+    ],
+    ids=["month first", "currency", "thousands", "points"],
+)  # fmt: skip
+def test_a_value_that_the_model_would_not_have_read_so_is_named(spelled, folder, capsys, memory, row, words):
+    Path("bad.csv").write_text(f"{HEAD}1/2/2024;5 %;1.000,5;1,5;001;;x\n{row}\n")
+    assert run(["predict", "m.model", "bad.csv", *memory]) == 1
+    words = words.format("as it was for the model, but has ")
+    assert f"bad.csv, line 3: the column {words}" in capsys.readouterr().err
+
+
+def test_a_kept_column_is_never_lost(spelled, folder, capsys):
+    frame = pd.read_csv("new.csv", sep=";", dtype=str)
+    frame.assign(prediction="mine", kept_prediction="too").to_csv("again.csv", sep=";", index=False)
+    assert run(["predict", "m.model", "again.csv", "--keep", "prediction", "--keep", "kept_prediction"]) == 0
+    header, first, *_ = capsys.readouterr().out.splitlines()
+    assert header == "kept_kept_prediction,kept_prediction,prediction,decision"
+    assert first.startswith("mine,too,")
+
+
+def test_formulas_are_escaped_where_asked_for(spelled, folder, capsys):
+    assert run(["predict", "m.model", "new.csv", "--keep", "name"]) == 0
+    assert capsys.readouterr().out.splitlines()[2].startswith("=n1,")
+    assert run(["predict", "m.model", "new.csv", "--keep", "name", "--escape-formulas"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1].startswith("n0,") and lines[2].startswith("'=n1,")

@@ -238,7 +238,7 @@ def test_csv_in_parts_finds_late_words_and_bad_lines(tmp_path):
     path.write_text("a,day,y\n" + "\n".join([*good, "1,31/12/2024,0"]) + "\n")
     told = {"day": {"kind": "dates", "order": "year first", "hours": "False", "zone": ""}}
     rows = Partitions.from_csv(path, "y", rows_per_partition=100, spellings=told)
-    refused(r"line 2002: the column 'day' was read as dates, the year first", lambda: list(rows))
+    refused(r"line 2002: the column 'day' is to be read as dates with the year first", lambda: list(rows))
 
 
 # ---------------------------------------------------------------------- what is refused

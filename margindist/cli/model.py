@@ -26,6 +26,7 @@ from margindist.cli.app import (
 from margindist.files import written_whole
 
 _TABLES = (".csv", ".txt", ".parquet")
+_FORMULAS = "=+-@\t\r"  # what a formula may begin with in a spreadsheet
 _CURVES = {"sigmoid": "a sigmoid", "isotonic": "isotonic regression", "temperature": "temperature scaling"}
 
 
@@ -123,7 +124,20 @@ def _save(trained, output, with_checksum):
     save_model(
         trained.model, output, feature_names=data.feature_names or None, target_name=data.target_name,
         data_name=data.name, data_checksum=data.checksum if with_checksum else None, notes=data.notes,
+        about={"spellings": _needed(data.spellings, data.feature_names, data.target_name)},
     )  # fmt: skip
+
+
+def _needed(spellings, features, target):
+    """Return how those columns of text were read of which a model needs something; labels are what they are."""
+    from margindist.datasets.spelling import Words, from_plain, names_of
+
+    needed = {}
+    for name, described in spellings.items():
+        how = from_plain(described, name)
+        if set(names_of(name, how)) & set(features) or (name == target and isinstance(how, Words)):
+            needed[name] = described
+    return needed
 
 
 def _describe(trained, scoring, calibrate):
@@ -187,6 +201,7 @@ Examples:
   margindist predict flowers.model new.parquet -o predictions.parquet
   margindist predict clicks.model new/ --memory 2GB -o predictions.parquet
   margindist predict flowers.model new.csv --keep id --keep name  columns of the file beside the predictions
+  margindist predict flowers.model new.csv --keep name --escape-formulas -o for_a_spreadsheet.csv
   cat new.csv | margindist predict flowers.model -                from the standard input
 """
 )
@@ -200,14 +215,20 @@ Examples:
     default="-",
     help="CSV or Parquet file, by its extension.  [default: standard output]",
 )
+@click.option(
+    "--escape-formulas",
+    is_flag=True,
+    help="Write an apostrophe before text that a spreadsheet would run as a formula, such as =1+1.",
+)
 @_memory_option
 @encoding_option
 @debug_option
-def predict(model, data, keep, output, memory, encoding):
+def predict(model, data, keep, output, escape_formulas, memory, encoding):
     """Predict the rows of the file DATA with a MODEL file: a label and decision values for each.
 
     A model that was fitted with --calibrate also gives the probability of every class. Columns are found by name;
-    others are ignored. If DATA has the target column, the accuracy is printed too.
+    others are ignored. Dates, thousands and decimal commas are read as those that the model was fitted to, and a value
+    that is written otherwise is an error. If DATA has the target column, the accuracy is printed too.
     """
     from margindist.cli.judging import Judge
     from margindist.models import load_model, read_metadata
@@ -219,7 +240,7 @@ def predict(model, data, keep, output, memory, encoding):
     judge = Judge(metadata, _seen_categories(fitted))
     with _readable_twice(data) as file:
         tables = _tables(file, memory, fitted, metadata, keep, encoding)
-        _write_columns(_predictions(tables, fitted, metadata, judge), output)
+        _write_columns(_predictions(tables, fitted, metadata, judge), output, escape_formulas)
     for sentence in judge.sentences():
         click.echo(sentence, err=output == "-")
     if output != "-":
@@ -243,8 +264,11 @@ def _tables(data, memory, fitted, metadata, keep, encoding):
     from margindist.cli.judging import texts_of
     from margindist.datasets import Dataset, Partitions, read_file
 
+    texts, told = _columns_of(fitted, "categories"), metadata.about.get("spellings", {})
+    if not isinstance(told, dict):
+        raise ValueError("the model file does not say in a way that is understood how columns were read.")
     if not _read_in_parts(data, memory):
-        dataset = read_file(data, target=False, text=_columns_of(fitted, "categories"), encoding=encoding)
+        dataset = read_file(data, target=False, text=texts, encoding=encoding, spellings=told)
         for note in dataset.notes:
             click.echo(note, err=True)
         spelled = read_file(data, target=False, text=keep, encoding=encoding) if keep else dataset
@@ -252,7 +276,8 @@ def _tables(data, memory, fitted, metadata, keep, encoding):
         yield dataset, {name: texts_of(spelled, name) for name in keep}
         return
     wanted = (*(metadata.feature_names or ()), metadata.target_name, *keep)
-    rows = Partitions.from_path(data, memory=memory, predicting=wanted)
+    told = {name: {"kind": "words"} for name in (*keep, *texts)} | told
+    rows = Partitions.from_path(data, memory=memory, predicting=wanted, spellings=told)
     names = rows.feature_names or ()
     _check_kept(keep, names, data)
     for piece in rows:
@@ -277,7 +302,7 @@ def _predictions(tables, fitted, metadata, judge):
         judge.see_categories(X)
         decision, labels = np.asarray(scorer.decision_function(X)), fitted.predict(X)
         judge.see_labels(dataset, labels)
-        columns = {**kept, "prediction": labels}
+        columns = {"prediction": labels}
         if decision.ndim == 1:
             columns["decision"] = decision
         else:
@@ -285,7 +310,19 @@ def _predictions(tables, fitted, metadata, judge):
         if probable:
             p = fitted.predict_proba(X)
             columns |= {f"probability_{label}": p[:, k] for k, label in enumerate(fitted.classes_)}
-        yield columns
+        yield _beside(kept, columns)
+
+
+def _beside(kept, columns):
+    """Return columns of the file and of the predictions; one of the file that is called as one of these is renamed."""
+    taken = {*kept, *columns}
+    renamed = {}
+    for name, values in kept.items():
+        free = name
+        while free in renamed or (free != name and free in taken) or free in columns:
+            free = f"kept_{free}"
+        renamed[free] = values
+    return renamed | columns
 
 
 def _has_probabilities(fitted):
@@ -362,11 +399,11 @@ def _kinds_as_fitted(X, fitted):
     return X if hasattr(fitted, "feature_names_in_") else X.to_numpy(dtype=float)
 
 
-def _write_columns(parts, output):
+def _write_columns(parts, output, escape_formulas):
     """Write columns, part after part, to a file that appears whole or not at all; "-" is the standard output."""
     if output == "-":
         for number, columns in enumerate(parts):
-            click.echo(_csv(columns, header=number == 0), nl=False)
+            click.echo(_csv(columns, number == 0, escape_formulas), nl=False)
         return
     parquet = str(output).lower().endswith(".parquet")
     with naming_another_place(output), written_whole(output) as file:
@@ -374,16 +411,30 @@ def _write_columns(parts, output):
             _write_parquet(parts, file)
             return
         for number, columns in enumerate(parts):
-            file.write(_csv(columns, header=number == 0).encode())
+            file.write(_csv(columns, number == 0, escape_formulas).encode())
 
 
-def _csv(columns, header):
+def _csv(columns, header, escape_formulas):
+    if escape_formulas:
+        columns = {_escaped(name): _escaped_values(values) for name, values in columns.items()}
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     if header:
         writer.writerow(columns)
     writer.writerows(zip(*(values.tolist() for values in columns.values())))
     return text.getvalue()
+
+
+def _escaped_values(values):
+    return np.array(list(map(_escaped, values.tolist())), dtype=object) if values.dtype.kind in "UO" else values
+
+
+def _escaped(text):
+    """Return a text that no spreadsheet takes for a formula; numbers stay what they are."""
+    from margindist.datasets import spelling
+
+    is_number = text[:1] in "+-" and spelling.is_number(text)
+    return f"'{text}" if text[:1] in _FORMULAS and text and not is_number else text
 
 
 def _write_parquet(parts, file):

@@ -144,7 +144,9 @@ def _train_in_parts(data, method, given, folds, seed, quick, scoring, calibrate)
     notes = (f"Columns are scaled to [0, 1] and encoded, to {rows.n_features} columns, as parts are read.",)
     sample = rows.sample(_SAMPLE_ROWS, seed)
     names = data.feature_names or ()
-    dataset = Dataset(data.name, sample.X, sample.y, names, data.target_name, None, data.name, data.notes)
+    dataset = Dataset(
+        data.name, sample.X, sample.y, names, data.target_name, None, data.name, data.notes, data.spellings
+    )
     base = BY_KEY[method].estimator(seed).set_params(**given)
     inner_score = None
     n_classes = len(np.unique(sample.y))

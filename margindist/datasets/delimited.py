@@ -548,8 +548,8 @@ class TextColumns:
         if bad is not None:
             where = f"{self._name}, line {self._line(k, bad)}"
             raise DataError(
-                f"{where}: the column {column!r} was read as {how.described()} for the model, and {bad[:40]!r} is not "
-                "one."
+                f"{where}: the column {column!r} is to be read as {how.described()}, as it was for the model, but has "
+                f"{bad[:40]!r}."
             )
         infinite = np.flatnonzero(np.isinf(next(iter(made.values()))))
         if len(infinite):

@@ -97,7 +97,7 @@ class Dates(NamedTuple):
 
     def described(self):
         """Say how the column was read."""
-        return f"dates, the {self.order}{', with a time' if self.hours else ''}"
+        return f"dates{' and times' if self.hours else ''} with the {self.order}"
 
     def read(self, level):
         """Return the moment that a text names so, or None."""
