@@ -13,7 +13,17 @@ import scipy.sparse as sp
 
 from margindist.compilation import njit
 
-__all__ = ["KERNELS", "Kernel", "Pairs", "gamma_per_feature", "named_gamma", "resolve_gamma", "scale_gamma"]
+__all__ = [
+    "KERNELS",
+    "Kernel",
+    "Pairs",
+    "gamma_per_feature",
+    "looks_at_rows",
+    "named_gamma",
+    "resolve_gamma",
+    "scale_gamma",
+    "width_in_distances",
+]
 
 KERNELS = ("linear", "rbf", "poly", "sigmoid", "precomputed")
 
@@ -96,20 +106,47 @@ def gamma_per_feature(text):
 _ENTRIES = 2**20  # that are centred at a time
 
 
+def width_in_distances(text):
+    """Return the factor in "mean-distance" or a string such as "2*mean-distance"; nan if it is no such string."""
+    factor, _, unit = text.rpartition("*")
+    try:
+        value = float(factor or 1.0) if unit.strip() == "mean-distance" else np.nan
+    except ValueError:
+        value = np.nan
+    return value if np.isfinite(value) else np.nan
+
+
+def looks_at_rows(gamma):
+    """Tell whether the number that ``gamma`` means depends on the rows."""
+    return isinstance(gamma, str) and (gamma == "scale" or width_in_distances(gamma) > 0)
+
+
 def resolve_gamma(gamma, X, weights):
     """Return the number that ``gamma`` means for these rows: itself, "scale" or "auto" as in scikit-learn.
 
-    A string such as "5/d" means that number divided by the number of features.
+    A string such as "5/d" means that number divided by the number of features, and "2*mean-distance" a Gaussian of
+    width w twice the mean distance of two rows, ``1 / (2 w**2)``.
 
     "scale" is ``1 / (n_features * variance of all entries)``; rows count by their weights, so that a weight of two is
     the row given twice.
     """
     n, d = X.shape
-    if gamma != "scale":
+    if not looks_at_rows(gamma):
         return named_gamma(gamma, d)
+    if gamma != "scale":
+        width = width_in_distances(gamma) * mean_distance(X, weights)
+        return 0.5 / width**2 if width > 0 else 1.0
     total = weights.sum() * d
     mean = sum_of_entries(X, weights) / total
     return scale_gamma(mean, spread_of_entries(X, weights, mean) / total, n, d)
+
+
+def mean_distance(X, weights):
+    """Return the mean Euclidean distance of two rows, drawn by their weights and put back."""
+    from sklearn.metrics import pairwise_distances_chunked
+
+    strips = pairwise_distances_chunked(X, reduce_func=lambda strip, first: strip @ weights)
+    return float(weights @ np.concatenate(list(strips)) / weights.sum() ** 2)
 
 
 def named_gamma(gamma, n_features):

@@ -305,12 +305,23 @@ _DECLARED = (
     ),
     Classifier(
         "HistGradientBoostingClassifier", "sklearn.ensemble", "boosting", "Gradient boosting",
-        "scikit-learn's boosted trees", ("grey", "dotted"), _boosting, Reach(rows=200_000, cost=5, sparse=False),
+        "scikit-learn's boosted trees", ("purple", "dashed"), _boosting, Reach(rows=200_000, cost=5, sparse=False),
     ),
     Classifier(
-        "MAMClassifier", "margindist.estimators.mam", "mamc", "MAMC", "the largest mean margin, in closed form",
-        ("blue", "dotted"), _none, Reach(cost=0), Reach(rows=20_000, cost=1),
+        "MAMClassifier", "margindist.estimators.mam", "mamc", "MAMC_b",
+        "the largest mean margin, in closed form, with the bias of fewest errors",
+        ("green", "dotted"), _none, Reach(cost=0), Reach(rows=20_000, cost=1),
         words="maximum average margin classifier",
+    ),
+    Classifier(
+        "MAMClassifier", "margindist.estimators.mam", "mamc-plain", "MAMC",
+        "the largest mean margin, with the mean label as bias", ("blue", "dotted"), _none, Reach(default=False, cost=0),
+        Reach(rows=20_000, default=False, cost=1), fixed={"bias": "mean"}, words="the plain one of the papers",
+    ),
+    Classifier(
+        "MAMClassifier", "margindist.estimators.mam", "mamc-bs", "MAMC_bs",
+        "MAMC_b with a factor of the negative class, by cross-validation", None, _none, Reach(default=False, cost=1),
+        Reach(rows=20_000, default=False, cost=2), fixed={"slope": "cv"}, words="with optimal bias and slope",
     ),
     Classifier(
         "LSSVMClassifier", "margindist.estimators.lssvm", "lssvm", "LS-SVM", "squared distance of every margin from 1",

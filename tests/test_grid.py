@@ -416,6 +416,11 @@ def test_the_wide_grid_of_ldm_is_relative_and_has_the_svm_in_it():
 def test_the_papers_grids_are_one_argument_away():
     ldm = LDMClassifierCV(grid="paper", cv=2).fit(*problem(2))
     assert len(ldm.cv_results_["params"]) == 147
+    assert ldm.best_estimator_.fit_intercept is False  # the paper has no bias
+    assert LDMClassifierCV(grid="paper", fit_intercept=True)._template().fit_intercept
+    widths = LDMClassifierCV(grid="paper", kernel="rbf", cv=2).fit(*problem(2))
+    assert len(widths.cv_results_["params"]) == 735
+    assert set(widths.cv_results_["param_gamma"]) == {f"{w}*mean-distance" for w in ("0.25", "0.5", "1", "2", "4")}
     assert ldm.best_estimator_.lambda_scale == "absolute"
     odm = ODMClassifierCV(grid="paper", mus=[0.4], cv=2).fit(*problem(2))
     assert sorted(set(odm.cv_results_["param_lam"])) == [4.0**k for k in range(11)]

@@ -9,7 +9,18 @@ from sklearn.datasets import load_iris
 from sklearn.metrics.pairwise import rbf_kernel
 from sklearn.svm import SVC
 
-from margindist import FMMClassifier, KOMDClassifier, LDMClassifier, LSSVMClassifier, MSVMAvClassifier, ODMClassifier
+from margindist import (
+    FMMClassifier,
+    KOMDClassifier,
+    LDMClassifier,
+    LSSVMClassifier,
+    MAMClassifier,
+    MSVMAvClassifier,
+    ODMClassifier,
+    PUMMAClassifier,
+    SVRClassifier,
+)
+from margindist.datasets import Partitions
 from margindist.kernels import Kernel, exponentials, resolve_gamma
 from margindist.objectives import ODM
 from margindist.spaces import gram as gram_module
@@ -307,3 +318,41 @@ def test_threads_of_kernels_and_of_others_do_not_multiply(monkeypatch):
     assert asked == [4, 1]
     Parallel(2, prefer="threads")(delayed(clone(model).fit)(X[:100], y[:100]) for _ in range(2))
     assert asked == [4, 1, 1, 1]
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_a_width_in_units_of_the_mean_distance(sparse, rng):
+    X = rng.standard_normal((40, 3))
+    weights = rng.integers(1, 4, 40).astype(float)
+    given = sp.csr_array(X) if sparse else X
+    copies = np.repeat(X, weights.astype(int), axis=0)
+    distance = np.mean([np.linalg.norm(a - b) for a in copies for b in copies])
+    assert resolve_gamma("mean-distance", given, weights) == pytest.approx(0.5 / distance**2)
+    assert resolve_gamma("0.25*mean-distance", given, weights) == pytest.approx(8.0 / distance**2)
+    assert resolve_gamma("mean-distance", given[:1], weights[:1]) == 1.0
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    [FMMClassifier, KOMDClassifier, LDMClassifier, LSSVMClassifier, MAMClassifier, MSVMAvClassifier, ODMClassifier,
+     PUMMAClassifier, SVRClassifier],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_every_kernel_classifier_takes_every_unit_of_gamma(classifier):
+    X, y = load_iris(return_X_y=True)
+    X, y = X[50::5], y[50::5]
+    distance = np.mean(np.linalg.norm(X[:, None] - X, axis=2))
+    for unit, number in (("5/d", 1.25), ("2*mean-distance", 0.125 / distance**2)):
+        seeded = {"random_state": 0} if "random_state" in classifier._get_param_names() else {}
+        named, plain = (classifier(kernel="rbf", gamma=gamma, **seeded).fit(X, y) for gamma in (unit, number))
+        assert named.decision_function(X) == pytest.approx(plain.decision_function(X), rel=1e-6, abs=1e-9)
+    with pytest.raises(ValueError, match="a string such as '5/d' or '2\\*mean-distance', got 'mean'"):
+        classifier(kernel="rbf", gamma="mean").fit(X, y)
+
+
+def test_widths_that_look_at_pairs_of_rows_need_all_rows():
+    X, y = load_iris(return_X_y=True)
+    with pytest.raises(ValueError, match="gamma='mean-distance' looks at all rows"):
+        PUMMAClassifier(kernel="rbf", gamma="mean-distance").partial_fit(X[50:], y[50:], classes=[1, 2])
+    with pytest.raises(ValueError, match="gamma='mean-distance' looks at pairs of rows"):
+        LDMClassifier(kernel="rbf", gamma="mean-distance", n_components=9).fit(Partitions.from_arrays(X[50:], y[50:]))

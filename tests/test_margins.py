@@ -1,6 +1,7 @@
 """Margins, their statistics and their pictures."""
 
 import itertools
+import math
 import pickle
 import subprocess
 import sys
@@ -236,6 +237,8 @@ def test_statistics_by_hand():
     assert (s.minimum, s.mean, s.median, s.variance, s.semi_variance) == (-1.0, 1.0, 1.0, 2.0, 1.0)
     assert s.quantiles == ((0.0, -1.0), (0.25, 0.0), (1.0, 3.0))
     assert (s.share_below_zero, s.n_samples) == (0.25, 4)
+    assert s.ratio == math.sqrt(2.0)
+    assert margin_statistics([-3.0, -1.0]).ratio == -0.5 and math.isnan(margin_statistics([1.0, -1.0]).ratio)
 
 
 def slow_statistics(z):
@@ -455,7 +458,7 @@ def test_styles_are_fixed_and_distinct():
     names = [*(one.label for one in CLASSIFIERS), "SVM", "mcSVM", "ridge", "SGD"]
     assert len(set(method_styles(names))) == len(names)
     assert method_styles(["SVM", "LDM"]) == method_styles(["LDM", "SVM"])[::-1]
-    assert method_styles(["KM-OMD", "mcODM", "MAMC"]) == method_styles(["KOMDClassifier", "ODM", "MAMClassifier"])
+    assert method_styles(["KM-OMD", "mcODM", "MAMC_b"]) == method_styles(["KOMDClassifier", "ODM", "MAMClassifier"])
 
 
 @pytest.mark.parametrize(

@@ -97,3 +97,10 @@ def test_a_style_of_its_own(outside):
     declare(style=("red", "long"))
     (style,) = method_styles(["Outside"])
     assert style.color == "#D55E00"
+
+
+def test_the_three_maximal_average_margin_classifiers_have_their_names():
+    made = {BY_KEY[key].label: BY_KEY[key].estimator(0) for key in ("mamc", "mamc-plain", "mamc-bs")}
+    assert {label: (model.bias, model.slope) for label, model in made.items()} == {
+        "MAMC_b": ("optimal", 1.0), "MAMC": ("mean", 1.0), "MAMC_bs": ("optimal", "cv"),
+    }  # fmt: skip

@@ -80,7 +80,7 @@ def copy_of(learner, **parameters):
 # ---------------------------------------------------------------------- single steps
 
 
-@pytest.mark.parametrize("p", [2.0, 3.0, P_100])
+@pytest.mark.parametrize("p", [1.5, 2.0, 3.0, P_100])
 @pytest.mark.parametrize("seed", range(4))
 def test_step_solves_the_two_constraint_problem(p, seed):
     rng = np.random.default_rng(seed)
@@ -159,7 +159,7 @@ def row_by_row(method, X, y, constant=0.0):
         yield state
 
 
-@pytest.mark.parametrize("p", [2.0, 3.0, P_100])
+@pytest.mark.parametrize("p", [1.5, 2.0, 3.0, P_100])
 def test_pumma_follows_the_paper(p):
     X, y = separable(0, n_samples=60, n_features=8)
     expected = list(reference.pumma(X, y, p, 0.1))
@@ -532,8 +532,9 @@ def test_scikit_learn_checks_of_hard_margins(estimator, check):
 @pytest.mark.parametrize(
     ("learner", "message"),
     [
-        (PUMMAClassifier(p=1.5), "PUMMAClassifier: p must be 'auto' or a number that is at least 2, got 1.5"),
-        (PUMMAClassifier(delta=0.0), r"delta must be in \(0, 1\], got 0.0"),
+        (PUMMAClassifier(p=1), "PUMMAClassifier: p must be 'auto' or a number above 1, got 1"),
+        (PUMMAClassifier(delta=-0.1), r"delta must be in \[0, 1\], got -0.1"),
+        (ALMAClassifier(p=1.5), "ALMAClassifier: p must be 'auto' or a number that is at least 2, got 1.5"),
         (PUMMAClassifier(p=3, soft_margin=1.0), "soft_margin needs p=2, got p=3"),
         (PUMMAClassifier(p=3, kernel="rbf"), "kernels need p=2, got p=3"),
         (ROMMAClassifier(soft_margin=-1), "soft_margin must be a number that is not negative, got -1"),
@@ -902,3 +903,23 @@ def test_orders_are_the_same_for_every_problem_kept_or_not(seed, monkeypatch):
         for order, other in zip(first, again):
             np.testing.assert_array_equal(order, other)
     assert np.array_equal(first[0], first[1]) == (seed is None)
+
+
+@pytest.mark.parametrize("p", [1.3, 1.7])
+def test_norms_below_two_reach_the_promised_margin(p):
+    X, y = separable(0, n_samples=60, n_features=4)
+    w, b, margin = cp.Variable(4), cp.Variable(), cp.Variable()
+    constraints = [cp.multiply(y, X @ w + b) >= margin, cp.pnorm(w, p / (p - 1)) <= 1]
+    cp.Problem(cp.Maximize(margin), constraints).solve(solver=cp.CLARABEL)
+    model = PUMMAClassifier(p=p, delta=0.05, shuffle=False).fit(X, y)
+    assert model.converged_ and 0.95 * margin.value <= model.margin_ <= (1 + 1e-6) * margin.value
+
+
+def test_no_part_of_the_margin_given_up():
+    X, y = separable(0, n_samples=60, n_features=4)
+    few, many = (PUMMAClassifier(delta=0.0, max_iter=n, shuffle=False) for n in (20, 2000))
+    with pytest.warns(ConvergenceWarning):
+        few.fit(X, y)
+    with pytest.warns(ConvergenceWarning):
+        many.fit(X, y)
+    assert few.margin_share_ < many.margin_share_ and many.margin_share_ > 0.99

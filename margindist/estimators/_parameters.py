@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margindist.kernels import KERNELS, gamma_per_feature
+from margindist.kernels import KERNELS, gamma_per_feature, width_in_distances
 
 PRICES = ("C", "lambda1", "lambda2", "lam", "alpha", "beta")  # parameters that multiply a part of the objective
 _CHEAPEST, _DEAREST = 1e-100, 1e100  # beyond, squares overflow
@@ -70,19 +70,15 @@ KERNEL_PARAMETERS = {
     ),
     "gamma": Requirement(
         lambda value: (
-            (isinstance(value, str) and value in ("scale", "auto")) or (is_real(value) and 0 < value < np.inf)
+            (isinstance(value, str) and value in ("scale", "auto"))
+            or (isinstance(value, str) and (gamma_per_feature(value) > 0 or width_in_distances(value) > 0))
+            or (is_real(value) and 0 < value < np.inf)
         ),
-        "'scale', 'auto' or a positive number",
+        "'scale', 'auto', a positive number or a string such as '5/d' or '2*mean-distance'",
     ),
     "degree": POSITIVE_INTEGER,
     "coef0": REAL,
 }
-
-# For the estimators of Abe's paper, whose kernel divides gamma by the number of features.
-GAMMA_PER_FEATURE = Requirement(
-    lambda value: KERNEL_PARAMETERS["gamma"].test(value) or (isinstance(value, str) and gamma_per_feature(value) > 0),
-    "'scale', 'auto', a positive number or a string such as '5/d'",
-)
 
 COMMON_PARAMETERS = {
     "fit_intercept": FLAG,

@@ -7,7 +7,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from margindist.estimators._problems import quietly, threadpools
 from margindist.estimators._training_data import TrainingData
-from margindist.kernels import Kernel, named_gamma, scale_gamma
+from margindist.kernels import Kernel, looks_at_rows, named_gamma, scale_gamma
 from margindist.solvers._solution import Options
 from margindist.spaces.partitions import Encoding, Round, Survey, drive
 from margindist.spaces.space import KernelSpace, LinearSpace
@@ -146,6 +146,10 @@ def _gamma_and_sample(gamma, n_rows, n_features, share, seed):
         mean = sums["sum"] / total
         spread = yield Round("spread", (mean,))
         gamma = scale_gamma(mean, spread["square"] / total, n_rows, n_features)
+    elif looks_at_rows(gamma):
+        raise ValueError(
+            f"gamma={gamma!r} looks at pairs of rows, which partitions do not have in one place; give a number."
+        )
     else:
         gamma = named_gamma(gamma, n_features)
     return gamma, (yield Round("sample", (share, seed)))

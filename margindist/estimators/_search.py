@@ -27,7 +27,7 @@ from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import Requirement, one_of, optional
 from margindist.estimators._problems import quietly, threadpools
 from margindist.estimators._training_data import MatrixLike, TrainingData
-from margindist.kernels import Kernel
+from margindist.kernels import Kernel, looks_at_rows
 from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
 from margindist.spaces.space import KernelSpace
 
@@ -326,7 +326,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
     def _shared_kernel_values(self, template, rows):
         """Return the kernel values between all samples, unless they depend on the fold or take too much memory."""
         named = self._named_kernel
-        depends = named.has_gamma and template.gamma == "scale"
+        depends = named.has_gamma and looks_at_rows(template.gamma)
         if named.is_linear or depends or gram_bytes(rows.shape[0]) > _LARGEST_SHARED:
             return None
         everything = TrainingData(rows, None, None, np.ones(rows.shape[0]), None, rows.shape[0])

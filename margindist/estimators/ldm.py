@@ -85,6 +85,7 @@ _FEWEST_PASSES, _PASSES_BY_PRICE = 4.0, 6.0  # that a price p takes: the first a
 _COUPLED = 1.5  # times what a pass takes where margin terms tie the rows together: none of them rests
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
+_PAPER_WIDTHS = tuple(f"{2.0**k:g}*mean-distance" for k in range(-2, 3))
 RELATIVE_LAMBDAS = {"lambda1": (0.0, 0.1, 1.0), "lambda2": (0.0, 0.3, 1.0)}  # in units of C times the samples
 _USUAL = {
     "paper": {"C": (10.0, 50.0, 100.0)},
@@ -125,8 +126,9 @@ class LDMClassifier(MarginClassifier):
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
 
-    gamma : {"scale", "auto"} or float, default="scale"
-        Coefficient of "rbf", "poly" and "sigmoid", as in :class:`sklearn.svm.SVC`.
+    gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
+        Coefficient of "rbf", "poly" and "sigmoid", as in :class:`sklearn.svm.SVC`. "5/d" is 5 over the number of
+        features, "2*mean-distance" a Gaussian twice as wide as the mean distance of two samples.
 
     degree : int, default=3
         Degree of "poly".
@@ -725,7 +727,7 @@ class LDMClassifierCV(GridSearchClassifier):
     matrix, in the metric of a curvature for all prices.
 
     The default grid is wide and follows the number of samples; it has the support vector machine (both lambdas 0)
-    among its 63 points. ``grid="paper"`` is that of the paper, of 147 points.
+    among its 63 points. ``grid="paper"`` is that of the paper, of 147 points, or 735 with the "rbf" kernel.
 
     Parameters
     ----------
@@ -744,11 +746,15 @@ class LDMClassifierCV(GridSearchClassifier):
     grid : {"wide", "paper"}, default="wide"
         Where the values come from that are not given.
 
-    gammas : sequence of {"scale", "auto"} or float, default=("scale",)
+    gammas : sequence of {"scale", "auto"}, float or str, default=None
         Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
+        None is "scale", or widths of 1/4, 1/2, 1, 2 and 4 times the mean distance with ``grid="paper"`` and "rbf".
 
-    kernel, degree, coef0, fit_intercept
+    kernel, degree, coef0
         As in :class:`LDMClassifier`.
+
+    fit_intercept : bool, default=None
+        As in :class:`LDMClassifier`; None is True, or False with ``grid="paper"``: the paper has no bias.
 
     cv : int, splitter or iterable of (train, test), default=None
         None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
@@ -804,8 +810,11 @@ class LDMClassifierCV(GridSearchClassifier):
     best_estimator_: LDMClassifier
     _classifier = LDMClassifier
     _searched = ("C", "lambda1", "lambda2", "gamma")
-    _usual = ("C", "lambda1", "lambda2")
-    _further_requirements = {"lambda_scale": optional(one_of("absolute", "relative"))}
+    _usual = ("C", "lambda1", "lambda2", "gamma")
+    _further_requirements = {
+        "lambda_scale": optional(one_of("absolute", "relative")),
+        "fit_intercept": optional(COMMON_PARAMETERS["fit_intercept"]),
+    }
 
     def __init__(
         self,
@@ -815,11 +824,11 @@ class LDMClassifierCV(GridSearchClassifier):
         *,
         lambda_scale: str | None = None,
         grid: str = "wide",
-        gammas: Sequence[str | float] = ("scale",),
+        gammas: Sequence[str | float] | None = None,
         kernel: str | Callable = "linear",
         degree: int = 3,
         coef0: float = 0.0,
-        fit_intercept: bool = True,
+        fit_intercept: bool | None = None,
         cv: Any = None,
         scoring: str | Callable | None = None,
         tol: float = 1e-4,
@@ -849,6 +858,8 @@ class LDMClassifierCV(GridSearchClassifier):
         self.n_jobs = n_jobs
 
     def _usual_values(self, name, total_weight):
+        if name == "gamma":
+            return _PAPER_WIDTHS if self.grid == "paper" and self.kernel == "rbf" else ("scale",)
         return _USUAL[self.grid if name == "C" else self._scale()][name]
 
     def _scale(self):
@@ -859,7 +870,8 @@ class LDMClassifierCV(GridSearchClassifier):
         return "absolute" if given or self.grid == "paper" else "relative"
 
     def _template(self):
-        return super()._template().set_params(lambda_scale=self._scale())
+        bias = self.grid != "paper" if self.fit_intercept is None else self.fit_intercept
+        return super()._template().set_params(lambda_scale=self._scale(), fit_intercept=bias)
 
     def _decision_values(self, fold, points):
         data = fold.data

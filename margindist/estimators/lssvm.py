@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError
 from sklearn.base import clone
 
 from margindist.estimators._base import MarginClassifier, fitting
-from margindist.estimators._parameters import COMMON_PARAMETERS, GAMMA_PER_FEATURE, KERNEL_PARAMETERS, POSITIVE, one_of
+from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, POSITIVE, one_of
 from margindist.estimators._problems import quietly
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
 from margindist.estimators._training_data import MatrixLike
@@ -62,7 +62,8 @@ class LSSVMClassifier(MarginClassifier):
         :math:`\varphi(x) = (K(x, x_1), \ldots, K(x, x_M))`; any kernel will do, definite or not.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
     gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
-        Coefficient of "rbf", "poly" and "sigmoid"; "5/d" is 5 divided by the number of features.
+        Coefficient of "rbf", "poly" and "sigmoid"; "5/d" is 5 over the number of features, "2*mean-distance" a Gaussian
+        twice as wide as the mean distance of two samples.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=0.0
@@ -140,7 +141,6 @@ class LSSVMClassifier(MarginClassifier):
     _requirements = {
         **KERNEL_PARAMETERS,
         **COMMON_PARAMETERS,
-        "gamma": GAMMA_PER_FEATURE,
         "C": POSITIVE,
         "space": one_of("dual", "empirical"),
         "solver": one_of("auto", "cholesky", "cg"),

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike
 from margindist.estimators._base import MarginClassifier, fitting
 from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
-    GAMMA_PER_FEATURE,
     KERNEL_PARAMETERS,
     POSITIVE,
     Requirement,
@@ -22,7 +21,7 @@ _N_FOLDS = 5
 
 
 class MAMClassifier(MarginClassifier):
-    r"""Maximal average margin classifier (MAMC), with optimal bias (MAMC_b) and slope (MAMC_bs).
+    r"""Maximal average margin classifier with optimal bias (MAMC_b), or plain (MAMC), or with optimal slope (MAMC_bs).
 
     Among all unit vectors the one with the largest average margin is the difference of the class sums:
 
@@ -32,7 +31,8 @@ class MAMClassifier(MarginClassifier):
     with :math:`C_m = 1`. Nothing is optimised, so training is a sum; with a kernel it is the difference of two Parzen
     density estimates. The bias that maximises the average margin, the mean label, ignores where the classes lie and is
     a poor one; choosing it by the fewest training errors (``bias="optimal"``) repairs most of that, and another
-    factor :math:`C_m` of the negative class (``slope``) tilts the hyperplane.
+    factor :math:`C_m` of the negative class (``slope``) tilts the hyperplane. So the default is MAMC_b; where a paper
+    says MAMC, it is ``MAMClassifier(bias="mean")``, and ``MAMClassifier(slope="cv")`` is MAMC_bs.
 
     Parameters
     ----------
@@ -49,7 +49,8 @@ class MAMClassifier(MarginClassifier):
         given slope and a bias that is not optimal).
     gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
         Coefficient of "rbf", "poly" and "sigmoid". "5/d" is 5 divided by the number of features: the scaling of the
-        paper, whose kernel is :math:`\exp(-\gamma \|x - x'\|^2 / d)`. "auto" is "1/d".
+        paper, whose kernel is :math:`\exp(-\gamma \|x - x'\|^2 / d)`. "auto" is "1/d",
+        "2*mean-distance" a Gaussian twice as wide as the mean distance of two samples.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=0.0
@@ -108,7 +109,6 @@ class MAMClassifier(MarginClassifier):
     _requirements = {
         **KERNEL_PARAMETERS,
         **COMMON_PARAMETERS,
-        "gamma": GAMMA_PER_FEATURE,
         "bias": one_of("optimal", "mean", "zero"),
         "slope": Requirement(
             lambda value: (isinstance(value, str) and value == "cv") or POSITIVE.test(value),

@@ -47,8 +47,9 @@ class MSVMAvClassifier(MarginClassifier):
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel. "linear" is the form of section 4.1; all others, a precomputed linear kernel included, are the form of
         section 4.2, whose proximal metric differs.
-    gamma : {"scale", "auto"} or float, default="scale"
-        Coefficient of the "rbf", "poly" and "sigmoid" kernels.
+    gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
+        Coefficient of the "rbf", "poly" and "sigmoid" kernels. "5/d" is 5 over the number of features,
+        "2*mean-distance" a Gaussian twice as wide as the mean distance of two samples.
     degree : int, default=3
         Degree of the "poly" kernel.
     coef0 : float, default=0.0

@@ -77,8 +77,9 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel, or a function ``k(X, Y)`` that returns the matrix of kernel values.
 
-    gamma : {"scale", "auto"} or float, default="scale"
-        Coefficient of "rbf", "poly" and "sigmoid", as in :class:`sklearn.svm.SVC`.
+    gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
+        Coefficient of "rbf", "poly" and "sigmoid", as in :class:`sklearn.svm.SVC`. "5/d" is 5 over the number of
+        features, "2*mean-distance" a Gaussian twice as wide as the mean distance of two samples.
 
     degree : int, default=3
         Degree of "poly".

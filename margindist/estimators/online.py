@@ -23,7 +23,7 @@ from margindist.estimators._parameters import (
     optional,
 )
 from margindist.estimators._training_data import MatrixLike
-from margindist.kernels import Kernel, resolve_gamma
+from margindist.kernels import Kernel, looks_at_rows, resolve_gamma
 from margindist.solvers import online, online_kernel
 from margindist.solvers.online import entry
 from margindist.spaces.rows import as_rows
@@ -36,6 +36,11 @@ _FRACTION = Requirement(lambda value: is_real(value) and 0 < value <= 1, "in (0,
 _NORM = Requirement(
     lambda value: (isinstance(value, str) and value == "auto") or (is_real(value) and 2 <= value < np.inf),
     "'auto' or a number that is at least 2",
+)
+_PART = Requirement(lambda value: is_real(value) and 0 <= value <= 1, "in [0, 1]")
+_CONJUGATE_NORM = Requirement(
+    lambda value: (isinstance(value, str) and value == "auto") or (is_real(value) and 1 < value < np.inf),
+    "'auto' or a number above 1",
 )
 _CONSTANT = Requirement(
     lambda value: (isinstance(value, str) and value == "auto") or (is_real(value) and 0 < value < np.inf),
@@ -211,9 +216,9 @@ class _OnlineClassifier(MarginClassifier):
         if memory is not None and memory.parameters == parameters:
             return memory
         self._check_parameters()
-        if self.gamma == "scale" and self._named_kernel.has_gamma:
+        if looks_at_rows(self.gamma) and self._named_kernel.has_gamma:
             raise ValueError(
-                f"{type(self).__name__}: gamma='scale' looks at all rows, which partial_fit does not have; give "
+                f"{type(self).__name__}: gamma={self.gamma!r} looks at all rows, which partial_fit does not have; give "
                 f"gamma a number or 'auto'."
             )
         method = self._method(X.shape[1])
@@ -341,20 +346,23 @@ class PUMMAClassifier(_OnlineClassifier):
         w \cdot \theta \ge \|w_{old}\|_q^2, \qquad \theta = \nabla \tfrac12 \|w_{old}\|_q^2, \quad 1/p + 1/q = 1 ,
 
     and the bias puts the hyperplane halfway between the two. If some classifier separates the rows with p-norm margin
-    :math:`\gamma`, there are at most :math:`4(p-1)R^2/(\delta\gamma)^2` steps, R the largest p-norm of a row, and the
-    result has a margin of at least :math:`(1-\delta)\gamma`. More than two classes are learnt one against the rest.
+    :math:`\gamma`, there are for :math:`p \ge 2` at most :math:`4(p-1)R^2/(\delta\gamma)^2` steps, R the largest p-norm
+    of a row, and the result has a margin of at least :math:`(1-\delta)\gamma`. More than two classes are learnt one
+    against the rest.
 
     Parameters
     ----------
     p : float or "auto", default=2.0
-        Norm in which distances are measured, at least 2; "auto" is 2 ln(n_features), good when few features matter.
+        Norm in which distances are measured, above 1; "auto" is 2 ln(n_features), good when few features matter. The
+        bound on the steps is proved for p of at least 2; below it the learner is the same, and the bound not known.
     delta : float, default=0.1
-        Fraction of the best margin that may be lost, in (0, 1].
+        Fraction of the best margin that may be lost, in [0, 1]. With 0 the margin comes as near to the best one as the
+        passes allow, and as a rule none is the last.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel; all but "linear" store the rows that caused an update. "precomputed" works with ``fit`` only.
-    gamma : {"auto", "scale"} or float, default="auto"
-        Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features; "scale" looks at all rows, so it works
-        with ``fit`` only.
+    gamma : {"auto", "scale"}, float or str such as "5/d", default="auto"
+        Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features, "5/d" 5 times that; "scale" and
+        "2*mean-distance", a Gaussian twice as wide as the mean distance of two rows, work with ``fit`` only.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=0.0
@@ -429,6 +437,8 @@ class PUMMAClassifier(_OnlineClassifier):
     (3, 4)
     """
 
+    _requirements = {**_OnlineClassifier._requirements, "p": _CONJUGATE_NORM, "delta": _PART}
+
     def __init__(
         self,
         p: float | str = 2.0,
@@ -479,9 +489,9 @@ class ROMMAClassifier(_OnlineClassifier):
         Whether to step at small margins too, or at mistakes only.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel; all but "linear" store the rows that caused an update. "precomputed" works with ``fit`` only.
-    gamma : {"auto", "scale"} or float, default="auto"
-        Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features; "scale" looks at all rows, so it works
-        with ``fit`` only.
+    gamma : {"auto", "scale"}, float or str such as "5/d", default="auto"
+        Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features, "5/d" 5 times that; "scale" and
+        "2*mean-distance", a Gaussian twice as wide as the mean distance of two rows, work with ``fit`` only.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=0.0
@@ -614,9 +624,9 @@ class ALMAClassifier(_OnlineClassifier):
         Scale of the step; None is √2.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel; all but "linear" store the rows that caused an update. "precomputed" works with ``fit`` only.
-    gamma : {"auto", "scale"} or float, default="auto"
-        Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features; "scale" looks at all rows, so it works
-        with ``fit`` only.
+    gamma : {"auto", "scale"}, float or str such as "5/d", default="auto"
+        Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features, "5/d" 5 times that; "scale" and
+        "2*mean-distance", a Gaussian twice as wide as the mean distance of two rows, work with ``fit`` only.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=0.0
@@ -766,9 +776,9 @@ class MICRAClassifier(_OnlineClassifier):
         Exponent of the rate, in (0, 1].
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel; all but "linear" store the rows that caused an update. "precomputed" works with ``fit`` only.
-    gamma : {"auto", "scale"} or float, default="auto"
-        Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features; "scale" looks at all rows, so it works
-        with ``fit`` only.
+    gamma : {"auto", "scale"}, float or str such as "5/d", default="auto"
+        Coefficient of "rbf", "poly" and "sigmoid": "auto" is 1 / n_features, "5/d" 5 times that; "scale" and
+        "2*mean-distance", a Gaussian twice as wide as the mean distance of two rows, work with ``fit`` only.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=0.0

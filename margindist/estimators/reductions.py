@@ -34,8 +34,9 @@ class SVRClassifier(MarginClassifier):
     epsilon : float, default=0.1
         Half-width of the band without price, not negative.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
-    gamma : {"scale", "auto"} or float, default="scale"
-        Coefficient of "rbf", "poly" and "sigmoid".
+    gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
+        Coefficient of "rbf", "poly" and "sigmoid". "5/d" is 5 over the number of features, "2*mean-distance" a Gaussian
+        twice as wide as the mean distance of two samples.
     degree : int, default=3
         Degree of "poly".
     coef0 : float, default=0.0

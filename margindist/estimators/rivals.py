@@ -203,8 +203,9 @@ class KOMDClassifier(MarginClassifier):
         Price of an uneven distribution, not negative.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel.
-    gamma : {"scale", "auto"} or float, default="scale"
-        Coefficient of the "rbf", "poly" and "sigmoid" kernels.
+    gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
+        Coefficient of the "rbf", "poly" and "sigmoid" kernels. "5/d" is 5 over the number of features,
+        "2*mean-distance" a Gaussian twice as wide as the mean distance of two samples.
     degree : int, default=3
         Degree of the "poly" kernel.
     coef0 : float, default=0.0
@@ -350,8 +351,9 @@ class FMMClassifier(MarginClassifier):
         :math:`\theta`, in (0, 1]; the rate is proved for 1.
     kernel : {"linear", "rbf", "poly", "sigmoid", "precomputed"} or callable, default="linear"
         Kernel.
-    gamma : {"scale", "auto"} or float, default="scale"
-        Coefficient of the "rbf", "poly" and "sigmoid" kernels.
+    gamma : {"scale", "auto"}, float or str such as "5/d", default="scale"
+        Coefficient of the "rbf", "poly" and "sigmoid" kernels. "5/d" is 5 over the number of features,
+        "2*mean-distance" a Gaussian twice as wide as the mean distance of two samples.
     degree : int, default=3
         Degree of the "poly" kernel.
     coef0 : float, default=0.0

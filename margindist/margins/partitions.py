@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from margindist.margins.decision import margins
-from margindist.margins.statistics import MarginStatistics, checked_levels
+from margindist.margins.statistics import MarginStatistics, checked_levels, spread_ratio
 from margindist.spaces.partitions import Encoding, Round
 from margindist.spaces.rows import as_matrix
 
@@ -103,11 +103,13 @@ class PartitionMargins:
         spread = self._ask("spread", self._mean)
         *values, median = self._quantiles([*levels, 0.5])
         uniform = self._found["heaviest_max"] == self._found["lightest_min"] == 1.0
+        variance = float(spread["square"] / self._total)
         return MarginStatistics(
             minimum=float(self._found["margin_min"]),
             mean=float(self._mean),
             median=median,
-            variance=float(spread["square"] / self._total),
+            variance=variance,
+            ratio=spread_ratio(variance, float(self._mean)),
             semi_variance=float(spread["below"] / self._total),
             quantiles=tuple(zip(levels, values, strict=True)),
             share_below_zero=float(self._found["negative"] / self._total),

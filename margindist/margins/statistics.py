@@ -1,5 +1,6 @@
 """A margin distribution in a few numbers."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ class MarginStatistics:
         Population variance: the mean square distance from the mean.
     semi_variance : float
         The part of the variance that lies below the mean: the mean of ``max(0, mean - margin)**2``.
+    ratio : float
+        Standard deviation over mean, the same for any length of the weights; negative if the mean is, nan if it is 0.
     quantiles : tuple of (level, value) pairs
         Quantiles, by their levels.
     share_below_zero : float
@@ -41,6 +44,7 @@ class MarginStatistics:
     median: float
     variance: float
     semi_variance: float
+    ratio: float
     quantiles: tuple[tuple[float, float], ...]
     share_below_zero: float
     n_samples: float
@@ -129,16 +133,23 @@ def margin_statistics(
     share = weights / total
     mean = float(share @ z)
     *values, median = _quantiles(z, weights, [*levels, 0.5])
+    variance = float(share @ (z - mean) ** 2)
     return MarginStatistics(
         minimum=float(z[0]),
         mean=mean,
         median=median,
-        variance=float(share @ (z - mean) ** 2),
+        variance=variance,
+        ratio=spread_ratio(variance, mean),
         semi_variance=float(share @ np.maximum(0.0, mean - z) ** 2),
         quantiles=tuple(zip(levels, values, strict=True)),
         share_below_zero=float(share @ (z < 0.0)),
         n_samples=len(z) if sample_weight is None else float(total),
     )
+
+
+def spread_ratio(variance, mean):
+    """Return standard deviation over mean."""
+    return math.sqrt(variance) / mean if mean else math.nan
 
 
 def checked_levels(quantiles):

@@ -16,7 +16,7 @@ these three :math:`\tilde x = (x, R)`, which makes the bias a weight like the ot
 
 **The two-constraint problem.** If ``z`` alone, :math:`w = f^{-1}(\alpha z)` with :math:`\alpha = T/\|z\|_p^2`, meets
 the second constraint it is the solution. Otherwise both hold with equality. For p = 2 that is a linear system (eq.
-15). For p > 2 let :math:`\hat z, \hat\theta` have unit p-norm and :math:`u(\tau) = (1-\tau)\hat z + \tau\hat\theta`.
+15). Otherwise let :math:`\hat z, \hat\theta` have unit p-norm and :math:`u(\tau) = (1-\tau)\hat z + \tau\hat\theta`.
 Minimising the dual objective :math:`\tfrac12\|\alpha z + \beta\theta\|_p^2 - T\alpha - \|\theta\|_p^2\beta` over the
 length of the vector leaves one variable,
 
@@ -247,7 +247,7 @@ def _slope(z, theta, rest, p, tau, c_z, c_theta):
 
 @njit(cache=True, nogil=True)
 def two_constraints_p(z, theta, rest, p, target):
-    """Return α, β and ‖w‖_q² as :func:`two_constraints` does, for p > 2.
+    """Return α, β and ‖w‖_q² as :func:`two_constraints` does, for p > 1.
 
     ``z`` and ``theta`` are given on the columns where z is not zero; ``rest`` is θ's p-norm on the others.
     """
