@@ -26,7 +26,7 @@ from reproduction.declarations import Axis, DataSet, Experiment, Method, experim
 _LEVELS = 101  # quantiles kept of a distribution of margins
 _DIGITS = 6
 _LARGEST_GRAM = 12_000
-_WARM: set[tuple[str, str]] = set()  # methods whose code this process has compiled
+_WARM: set[tuple] = set()  # methods, and the kind of rows, for which this process has compiled the code
 _ABSENT: dict[tuple, str] = {}  # asked for once per process, because waiting for a network takes long
 
 
@@ -386,8 +386,12 @@ def _time(experiment, method, parts, choose):
 
 
 def _warm_up(experiment, method, parts, choose):
-    """Choose and fit on a few rows first, once per process, so that compilation is not timed."""
-    if (experiment.paper.key, method.key) in _WARM:
+    """Choose and fit on a few rows first, once per process, so that compilation is not timed.
+
+    Code is compiled anew for two classes or several, and for dense rows or sparse ones.
+    """
+    kind = experiment.paper.key, method.key, sp.issparse(parts.X), len(np.unique(parts.y)) > 2
+    if kind in _WARM:
         return
     rows = np.concatenate([np.flatnonzero(parts.y == label)[: 2 * (choose.folds or 1)] for label in np.unique(parts.y)])
     few = _with_gram(experiment, method, parts._replace(X=parts.X[rows], y=parts.y[rows]))
@@ -395,7 +399,7 @@ def _warm_up(experiment, method, parts, choose):
     with warnings.catch_warnings(), suppress(ValueError):  # some methods refuse so few rows, which does no harm
         warnings.simplefilter("ignore")
         choose(replace(method, grid=grid), few.X, few.y)
-    _WARM.add((experiment.paper.key, method.key))
+    _WARM.add(kind)
 
 
 def _with_gram(experiment, method, parts):

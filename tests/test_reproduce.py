@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from sklearn.metrics import pairwise_distances
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.preprocessing import MinMaxScaler, minmax_scale
@@ -127,6 +128,24 @@ def test_parameters_may_be_chosen_on_fewer_rows(monkeypatch):
 def test_what_is_chosen_on_few_rows_keeps_the_weight_of_a_row(experiment, method, chosen, used):
     few, X = np.zeros((24, 3)), np.zeros((72, 3))
     assert protocol._for_all_rows(experiments()[experiment].method(method), chosen, few, X) == pytest.approx(used)
+
+
+def test_nothing_is_compiled_while_a_cell_is_timed(monkeypatch):
+    X, y = load("wdbc").X[:60], load("wdbc").y[:60]
+    fits = []
+
+    class Chooser:
+        folds = 2
+
+        def __call__(self, method, X, y):
+            fits.append(sp.issparse(X))
+
+    monkeypatch.setattr(protocol, "_WARM", set())
+    table = experiments()["pumma-table-1"]
+    for rows in (X, X[:50], sp.csr_array(X)):
+        parts = protocol.Parts(rows, y[: rows.shape[0]], rows[:0], y[:0], "", False)
+        protocol._warm_up(table, table.method("pumma"), parts, Chooser())
+    assert fits == [False, True]  # the code for sparse rows is another one
 
 
 def test_what_cannot_run_says_why(monkeypatch, tmp_path):
