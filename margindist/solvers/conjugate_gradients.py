@@ -2,7 +2,7 @@
 
 import numpy as np
 
-__all__ = ["ConjugateGradients", "ShortestResidual", "conjugate_gradients"]
+__all__ = ["ConjugateGradients", "conjugate_gradients"]
 
 
 class ConjugateGradients:
@@ -31,40 +31,6 @@ class ConjugateGradients:
         before = self.square
         self.square = np.vdot(self.residual, scaled)
         self.direction = scaled + (self.square / before) * self.direction
-
-
-class ShortestResidual:
-    """The solution between those of conjugate gradients that leaves the shortest residual.
-
-    Their own residuals r grow now and then, for it is another norm that they make small. After each of their steps this
-    solution moves towards theirs, as far as makes its residual s shorter: by ``s'(s - r) / ‖s - r‖²`` of the way.
-    Without a preconditioner it is then the shortest of all that their products could make (Weiss 1994).
-
-    Parameters
-    ----------
-    gradients : ConjugateGradients
-        Before their first step; :meth:`follow` is called after each.
-    """
-
-    def __init__(self, gradients):
-        self._gradients = gradients
-        self.residual = gradients.residual.copy()
-        self.solution = gradients.solution.copy()
-        self.half_square = 0.5 * (self.residual @ self.residual)
-
-    def follow(self):
-        """Look at where the conjugate gradients are."""
-        away = self._gradients.residual - self.residual
-        square = away @ away
-        share = np.clip(-(self.residual @ away) / square, 0.0, 1.0) if square > 0.0 else 0.0
-        self.residual += share * away
-        np.subtract(self._gradients.solution, self.solution, out=away)
-        self.solution += share * away
-        self.half_square = 0.5 * (self.residual @ self.residual)
-
-    def promise(self, gradient):
-        """Return by how much the quadratic with this gradient at zero is lower at the solution."""
-        return 0.5 * (self.solution @ (self.residual - gradient))
 
 
 def conjugate_gradients(product, residual, precondition, solution=None):

@@ -29,19 +29,19 @@ with dz = Z dw says more: a = −φ'(z) − φ''(z) ∘ dz, the slopes after a f
 Newton's and no row changes sides, which at a high price is far less; and at the point where the step ends it forgives
 the rows that did. Any a is good for a proof. This one is tried when that number promises that it will do, and always
 where it costs next to nothing beside a step or where steps are hard to find. Conjugate gradients leave a residual r and
-½‖r‖² in the gap: of the points on their way and between them, the direction is the one with the shortest residual, and
-no proof is tried while that is far too long. What is left of it lies where H is large, and there a pass of coordinate
-ascent over the rows takes most of it away.
+½‖r‖² in the gap; no proof is tried while that is too long.
 """
+
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_solve
 
 from margindist.compilation import njit
-from margindist.objectives import compiled_for, coordinate_step, of_some, row_slope
+from margindist.objectives import compiled_for, of_some, row_slope
 from margindist.solvers._factors import KeptFactor, nearest_cholesky
 from margindist.solvers._solution import Solution, Status, conclude, gap_to_reach, require
-from margindist.solvers.conjugate_gradients import ConjugateGradients, ShortestResidual
+from margindist.solvers.conjugate_gradients import ConjugateGradients
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
     BLAS,
@@ -58,33 +58,27 @@ from margindist.spaces.rows import (
     row_add,
     row_dot,
     scores,
-    squares,
 )
 
-_MOST_STEPS = 1000
-_LARGEST_FACTOR = 6000  # order above which no matrix is factorised (290 MB)
-_FEW_COLUMNS = 2000  # columns of which a factorisation is no matter
-_FEW_SWEEPS = 60  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
-_WITHIN_A_PASS = 25.0  # by how much a pass of coordinate ascent may reduce the gap of a dual point
-_OFTEN = 5  # nor gone on with where they have cost so many of them in all,
-_ONCE = 1  # or so many of those that need not be done again in each step
-_STEP_ERROR = 1e-3  # of the slope along a step: what is left of it is small beside what the step takes away
-_MOST_TRIALS = 100  # of a step's length
-_USUAL_TRIALS = 30  # beyond which the slope's rounding is looked at; ten as a rule
-_SMALLER = 1e-3  # the next length to try where the root is nowhere near
-_FORCING = 0.05, 0.3  # how far conjugate gradients reduce the residual: the further, the more a step achieves
-_FINEST = 1e-3  # the same where nothing but the proof is missing
-_SCALING = 0.85  # of the diagonal, by which residuals are divided
-_WORTHWHILE = 0.5  # of what the last solution promises, for that with the shortest residual
-_FAR = 1e100  # a margin beyond all edges
-_SHORT_STEP = 0.01  # share of Newton's direction below which edges are in the way
-_LONG_STEP = 0.5  # share with which it leads to the minimum, or next to it
-_NEXT_RIDGE = 0.1
-_NEAR = 0.1  # of the value: what is left to gain where the ridge may fall
-_MOST_STEPS_THERE = 20  # before the ridge falls anyway
-_PATIENCE = 3  # steps without a decrease after which rounding is all that is left
-_MOST_SLOW = 50  # steps that neither halve the gap nor take a hundredth off the value: by then it is rounding, too
-_MOST_HIDDEN = 5  # the same of steps whose length rounding hides
+
+class Settings(NamedTuple):
+    """How steps are taken and systems solved, and when that gets nowhere."""
+
+    largest_factor: int = 6000  # order above which no matrix is factorised (290 MB)
+    few_columns: int = 2000  # of which a factorisation is no matter
+    few_sweeps: int = 60  # conjugate gradients are not tried where a factorisation costs no more sweeps than this
+    precision: float = 1e-3  # of the slope along a step, and of a system where nothing but the proof is missing
+    often: int = 5  # times the sweeps that a factorisation costs, which conjugate gradients may take in all
+    forcing: float = 0.05  # how far these reduce the residual at best, its root at worst: the further, the more helps
+    scaling: float = 0.85  # power of the diagonal by which residuals are divided
+    trials: int = 30  # of a step's length, beyond which rounding hides it; ten as a rule
+    short_step: float = 0.01  # share of Newton's direction below which edges are in the way
+    long_step: float = 0.5  # share with which it leads to the minimum, or next to it
+    ridge_falls: float = 0.1  # factor of the ridge, once no larger part of the value is left to gain
+    patience: int = 50  # steps that neither halve the gap nor take a hundredth off the value; hidden ones count tenfold
+
+
+SETTINGS = Settings()
 
 
 def solve(problem, options, start=None):
@@ -154,13 +148,13 @@ def _solve(place, objective, positives, options, starts, method, shared, in_file
 
 def _rounds(objective, options, start, method, in_files):
     """Take Newton steps in rounds; return the best point with its certificate."""
-    tol, max_iter, report = options.tol, options.limit(_MOST_STEPS), options.report
+    tol, max_iter, report = options.tol, options.limit(), options.report
     shape = yield Round("shape")
     total = shape["weight"]
     at_zero = (yield Round("at_zero", (total,)))["loss"]
     direction = _choose(shape, method, in_files)
     w = np.zeros(shape["columns_max"]) if start is None else np.array(start, dtype=np.float64)
-    ended, best, last, in_vain, hidden = Status.ITERATION_LIMIT, None, np.inf, 0, False
+    ended, best, hidden = Status.ITERATION_LIMIT, None, False
     ahead, by_slopes = None, True  # the dual point of the last step, and whether the best point does without
     marks, path = _Milestones(), _Path()
     for n_iter in range(max_iter + 1):
@@ -173,11 +167,9 @@ def _rounds(objective, options, start, method, in_files):
             gap, slopes_do = min((gap, True), (_foreseen_gap(w, ahead, value), False))
         if report is not None and report(n_iter, w, value, gap):
             ended = Status.STOPPED
-        in_vain = in_vain + 1 if value >= last and path.ridge == 1.0 else 0
-        last = value
         if best is None or value < best.objective or gap <= gap_to_reach(tol, value, at_zero):
             best, by_slopes = Solution(w, None, value, gap), slopes_do
-        if in_vain == _PATIENCE or marks.share_since(value, gap, hidden) >= 1.0:
+        if marks.have_ended(value, gap, hidden, path.ridge == 1.0):
             ended = Status.STALLED
         enough = gap_to_reach(tol, best.objective, at_zero)
         if ended is not Status.ITERATION_LIMIT or gap <= enough or n_iter == max_iter:
@@ -188,17 +180,15 @@ def _rounds(objective, options, start, method, in_files):
         step, hidden = yield from exact_step(w, dw, gradient @ dw, total, ridge=path.ridge)
         promised, ahead = -0.5 * (gradient @ dw), None
         looks = direction.foresees or path.begun or promised <= enough * value
-        in_time = not (in_vain or hidden or n_iter + 1 == max_iter)  # the gap of a last step is told in any case
-        if path.ridge == 1.0 and looks and not (in_time and direction.left > _WITHIN_A_PASS * goal):
+        in_time = not (marks.in_vain or hidden or n_iter + 1 == max_iter)  # the gap of a last step is told in any case
+        if path.ridge == 1.0 and looks and not (in_time and direction.left > goal):
             ahead = yield Round("foresee", (total,))
-            if shape["parts"] == 1 and 1.0 < _foreseen_gap(w, ahead, value) / enough <= _WITHIN_A_PASS:
-                ahead = yield Round("relax", (ahead["pressure"], total))
             if _foreseen_gap(w, ahead, value) <= enough:
                 best, by_slopes = Solution(w, None, value, _foreseen_gap(w, ahead, value)), False
                 break
         w = w + step * dw  # margins are computed anew: the rounding of long steps would stay in the certificate
         if start is None and path.begins(step, w @ w, at_zero):
-            w, last, marks, ahead = np.zeros_like(w), np.inf, _Milestones(), None
+            w, marks, ahead = np.zeros_like(w), _Milestones(), None
         else:
             path.advance(step, promised, now["loss"] + 0.5 * path.ridge * (w @ w))
     if not in_files:
@@ -225,7 +215,7 @@ class _Path:
 
     def begins(self, step, square, at_zero):
         """Tell whether a step shows that the path is needed: it begins at zero, where weights cost what losses do."""
-        if self.begun or step >= _SHORT_STEP or square == 0.0:
+        if self.begun or step >= SETTINGS.short_step or square == 0.0:
             return False
         self.ridge, self.begun = max(1.0, 2.0 * at_zero / square), True
         return True
@@ -233,23 +223,29 @@ class _Path:
     def advance(self, step, promised, value):
         """Count a step by its length and what a full one promised of the value; choose the ridge of the next one."""
         self._steps += 1
-        if step > _LONG_STEP or promised <= _NEAR * value or self._steps == _MOST_STEPS_THERE:
-            self.ridge, self._steps = max(1.0, _NEXT_RIDGE * self.ridge), 0
+        near = step > SETTINGS.long_step or promised <= SETTINGS.ridge_falls * value
+        if near or self._steps == SETTINGS.patience:
+            self.ridge, self._steps = max(1.0, SETTINGS.ridge_falls * self.ridge), 0
 
 
 class _Milestones:
     """Counts steps since the value or the gap last fell by what shows: exact steps take two to eight in all."""
 
     def __init__(self):
-        self._value = self._gap = np.inf
-        self._share = 0.0
+        self._value = self._gap = self._last = np.inf
+        self._count, self.in_vain = 0, False
 
-    def share_since(self, value, gap, hidden):
-        """Count a step; return how much of the patience those since the last milestone took."""
-        self._share += 1.0 / (_MOST_HIDDEN if hidden else _MOST_SLOW)
+    def have_ended(self, value, gap, hidden, falls):
+        """Count a step; tell whether there was no progress for too long. A value that ``falls`` does so in each step.
+
+        Where it does not, or rounding hides the length of a step, rounding is all that is left.
+        """
+        self.in_vain = falls and value >= self._last
+        self._last = value
+        self._count += 10 if hidden or self.in_vain else 1
         if value < 0.99 * self._value or gap < 0.5 * self._gap:
-            self._value, self._gap, self._share = min(value, self._value), min(gap, self._gap), 0.0
-        return self._share
+            self._value, self._gap, self._count = min(value, self._value), min(gap, self._gap), 0
+        return self._count >= SETTINGS.patience
 
 
 def exact_step(w, dw, first, *args, ridge=1.0):
@@ -263,10 +259,10 @@ def exact_step(w, dw, first, *args, ridge=1.0):
     linear, square = ridge * (w @ dw), ridge * (dw @ dw)
     low, high, t = 0.0, np.inf, 1.0
     here = yield Round("along", (dw, t, *args))
-    for trial in range(_MOST_TRIALS):
+    for _ in range(SETTINGS.trials):
         slope, bend = here["slope"] + linear + t * square, here["bend"]
-        if abs(slope) <= _STEP_ERROR * abs(first):
-            return t, trial > _USUAL_TRIALS
+        if abs(slope) <= SETTINGS.precision * abs(first):
+            return t, False
         low, high = (t, high) if slope < 0.0 else (low, t)
         ahead = t - slope / (bend + square)
         if not low < ahead < high:
@@ -282,7 +278,7 @@ def _between(low, high):
     """Return a number between two, in the middle of their logarithms where they differ in magnitude."""
     if high <= 10.0 * low:
         return 0.5 * (low + high)
-    return np.sqrt(low * high) if low > 0.0 else _SMALLER * high
+    return np.sqrt(low * high) if low > 0.0 else 1e-3 * high
 
 
 def _choose(shape, method, in_files):
@@ -290,7 +286,7 @@ def _choose(shape, method, in_files):
     if method != "auto":
         return {"factor": _Factor, "row-factor": _RowFactor, "cg": _Conjugate}[method](in_files)
     cheapest, sweeps = _cheapest(shape)
-    return cheapest(in_files) if sweeps <= _FEW_SWEEPS else _Conjugate(in_files, cheapest, sweeps)
+    return cheapest(in_files) if sweeps <= SETTINGS.few_sweeps else _Conjugate(in_files, cheapest, sweeps)
 
 
 def _cheapest(shape):
@@ -298,8 +294,8 @@ def _cheapest(shape):
     m, d = shape["rows"], shape["columns_max"]
     alone = shape["parts"] == 1  # inner products of rows in different partitions are nobody's
     costs = {
-        _Factor: shape["products"] + d**3 / (3.0 * BLAS) if d <= _LARGEST_FACTOR else np.inf,
-        _RowFactor: m**3 / (3.0 * BLAS) if m <= _LARGEST_FACTOR and alone else np.inf,
+        _Factor: shape["products"] + d**3 / (3.0 * BLAS) if d <= SETTINGS.largest_factor else np.inf,
+        _RowFactor: m**3 / (3.0 * BLAS) if m <= SETTINGS.largest_factor and alone else np.inf,
     }
     cheapest = min(costs, key=costs.get)
     return cheapest, costs[cheapest] / (shape["stored"] + 0.5 * m)  # a sweep's operation is half a product's
@@ -308,7 +304,11 @@ def _cheapest(shape):
 def is_affordable(rows):
     """Tell whether steps are cheap enough to find the minimum sooner than many passes over the rows would."""
     m, d = n_rows(rows), n_columns(rows)
-    return d <= _FEW_COLUMNS or d <= min(m, _LARGEST_FACTOR) or _cheapest(_shape(rows, np.ones(m)))[1] <= _FEW_SWEEPS
+    return (
+        d <= SETTINGS.few_columns
+        or d <= min(m, SETTINGS.largest_factor)
+        or _cheapest(_shape(rows, np.ones(m)))[1] <= SETTINGS.few_sweeps
+    )
 
 
 class _Factor:
@@ -363,8 +363,7 @@ class _Conjugate:
 
     def __init__(self, in_files, cheapest=None, limit=np.inf):
         self._cheapest = cheapest
-        self._limit = limit
-        self._most = (_ONCE if cheapest is _RowFactor else _OFTEN) * limit
+        self._most = limit if cheapest is _RowFactor else SETTINGS.often * limit  # inner products are there for good
         self._last = np.inf  # length of the gradient a step before
         self._successor = None
         self.left = 0.0
@@ -374,28 +373,24 @@ class _Conjugate:
         self.left = 0.0
         if self._successor is not None:
             return (yield from self._successor(now, gradient, ridge, goal))
-        scales = (ridge + (yield Round("diagonal"))["diagonal"]) ** _SCALING
+        scales = (ridge + (yield Round("diagonal"))["diagonal"]) ** SETTINGS.scaling
         gradients = ConjugateGradients(-gradient, lambda residual: residual / scales)
-        shortest = ShortestResidual(gradients)
         size = np.linalg.norm(gradient)
-        enough = np.clip(size / self._last, *_FORCING) ** 2 * gradients.square
-        least = _FINEST**2 * gradients.square
+        enough = np.clip(size / self._last, SETTINGS.forcing, np.sqrt(SETTINGS.forcing)) ** 2 * gradients.square
+        least = SETTINGS.precision**2 * gradients.square
         self._last = size
-        sweeps, promised = 0, 0.0
-        while gradients.square > (least if promised <= goal < shortest.half_square else enough):
+        promised = 0.0
+        self.left = 0.5 * size**2
+        while gradients.square > (least if promised <= goal < self.left else enough):
             toward, square = gradients.direction, gradients.square
             gradients.step(ridge * toward + (yield Round("product", (toward,)))["image"])
-            shortest.follow()
+            self.left = 0.5 * (gradients.residual @ gradients.residual)
             promised += 0.5 * gradients.length * square
-            sweeps += 1
             self._most -= 1
-            if sweeps >= self._limit or self._most <= 0:
+            if self._most <= 0:
                 self._successor = self._cheapest(False)
                 break
-        if shortest.promise(gradient) < _WORTHWHILE * promised:
-            shortest = gradients
-        self.left = 0.5 * (shortest.residual @ shortest.residual)
-        return shortest.solution
+        return gradients.solution
 
 
 # ---------------------------------------------------------------------- a part: margins and the rounds on them
@@ -524,16 +519,10 @@ class SmoothPart:
         """Return what a certificate needs of the slopes after a full step if no row changed sides, its dual point."""
         objective, weights, z, dz = self._objective, self._weights, self._margins, self._move
         slopes, curvatures = (of_some(f, z, weights, total) for f in (objective.slope, objective.curvature))
-        least, most = (of_some(objective.slope, np.full(len(z), end), weights, total) for end in (-_FAR, _FAR))
+        far = np.sqrt(np.finfo(float).max)  # beyond all edges
+        least, most = (of_some(objective.slope, np.full(len(z), end), weights, total) for end in (-far, far))
         self._foreseen = a = -np.clip(slopes + curvatures * dz, least, most)  # no slope is beyond these
         pressure = add_rows(rows, np.arange(len(a)), self._given * a, np.zeros(self._shape["columns_max"]))
-        return {"pressure": pressure, **self.apart(rows, total)}
-
-    def relax(self, rows, pressure, total):
-        """Return the same of that dual point after a pass of coordinate ascent; the part must have all rows."""
-        squares(rows, lengths := np.empty(len(self._weights)))
-        relax, pressure = compiled_for(self._objective, _relax), pressure.copy()
-        relax(self._objective, rows, self._given, self._weights, total, lengths, self._foreseen, pressure)
         return {"pressure": pressure, **self.apart(rows, total)}
 
     def apart(self, rows, total):
@@ -566,17 +555,6 @@ def _slope_along(objective, weights, total, z, dz, t):
         slope += rate * dz[i]
         bend += curvature * dz[i] * dz[i]
     return slope, bend
-
-
-@njit(cache=True, nogil=True)
-def _relax(objective, rows, signs, weights, total, lengths, a, pressure):
-    """Give every row after the other its best dual variable, all others held; ``pressure`` is their weights, Z'a."""
-    for i in range(len(a)):
-        base = signs[i] * row_dot(rows, i, pressure) - lengths[i] * a[i]
-        best, _ = coordinate_step(objective, base, lengths[i], weights[i], total, 0.0)
-        if best != a[i]:
-            row_add(rows, i, signs[i] * (best - a[i]), pressure)
-            a[i] = best
 
 
 @njit(cache=True, nogil=True)
