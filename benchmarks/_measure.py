@@ -5,11 +5,13 @@ command, the date, the machine and the versions. The documentation draws its ben
 `benchmarks/results.json`.
 """
 
+import contextlib
 import ctypes
 import json
 import os
 import platform
 import re
+import signal
 import sys
 import time
 import warnings
@@ -82,6 +84,30 @@ def in_turn(*functions, repeats=3, longest=20.0, clock=time.process_time):
             if sum(map(sum, times)) > longest:
                 break
     return [(result, float(np.median(seconds))) for result, seconds in zip(results, times, strict=True)]
+
+
+class TimeLimit(BaseException):
+    """Something took longer than it may; nothing in a library catches it by accident."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds):
+    """Raise :class:`TimeLimit` in the block after so many seconds of processor time."""
+
+    def stop(*_):
+        raise TimeLimit
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
+    try:
+        yield
+    except SystemError as error:  # compiled code was interrupted
+        if isinstance(error.__cause__, TimeLimit):
+            raise TimeLimit from error
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 def memory_growth(function):

@@ -4,10 +4,8 @@
 version it is, the first folder of PYTHONPATH decides; it uses nothing of it but its public classes.
 """
 
-import contextlib
 import json
 import os
-import signal
 import sys
 import time
 import warnings
@@ -16,32 +14,13 @@ import numpy as np
 from numba.core import event
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks._measure import TimeLimit, time_limit
 from benchmarks.panel_formulas import claims, measured
 from benchmarks.panel_problems import problems, rows_of, weights_of
 
 SECONDS = 0.15  # for repetitions of a fit
 WARM_ABOVE = 2.0  # seconds of a first fit beside which it does not matter that code is read
 MOST_REPETITIONS = 7
-
-
-class TimeLimit(BaseException):
-    """A fit took longer than it may; nothing in the library catches it by accident."""
-
-
-@contextlib.contextmanager
-def time_limit(seconds):
-    """Raise :class:`TimeLimit` in the block after so many seconds of processor time."""
-
-    def stop(*_):
-        raise TimeLimit
-
-    before = signal.signal(signal.SIGPROF, stop)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)
 
 
 def fit(problem, seed, limit):
@@ -62,10 +41,6 @@ def fit(problem, seed, limit):
             with time_limit(limit):
                 model.fit(X, y, **extra)
         except TimeLimit:
-            model = None
-        except SystemError as error:  # compiled code was interrupted
-            if not isinstance(error.__cause__, TimeLimit):
-                raise
             model = None
         seconds = time.process_time() - start
     said = [str(one.message) for one in caught if issubclass(one.category, (ConvergenceWarning, UserWarning))]
