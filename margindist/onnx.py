@@ -5,9 +5,9 @@ with the support vectors as constants for kernels. Kernel coefficients may be la
 small, so the arithmetic inside is float64 whatever the inputs are; only what comes in and goes out has the type asked
 for.
 
-The usual preprocessing is written out here too, rather than by skl2onnx: its converters compute some steps in float32,
-and refuse columns of texts with missing values, which :func:`margindist.datasets.encoder` takes. Any other step of
-scikit-learn is converted by skl2onnx, where that is installed, and put into the graph.
+Steps before the classifier are converted by skl2onnx and put into the graph, but for those that it computes in float32
+(``SimpleImputer``), refuses (columns of texts with missing values or rare categories, which
+:func:`margindist.datasets.encoder` takes), or divides by zero (``Normalizer`` of an empty row): these are written out.
 """
 
 import json
@@ -17,18 +17,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.pipeline import Pipeline
-from sklearn.preprocessing import (
-    FunctionTransformer,
-    MaxAbsScaler,
-    MinMaxScaler,
-    Normalizer,
-    OneHotEncoder,
-    StandardScaler,
-)
+from sklearn.preprocessing import Normalizer, OneHotEncoder
 from sklearn.svm import LinearSVC
 from sklearn.utils.validation import check_is_fitted
 
@@ -58,16 +52,16 @@ def to_onnx(
     """Return a fitted classifier as an ONNX model.
 
     The model has two outputs: ``label``, and ``scores`` with the values of ``decision_function``, one per sample for
-    two classes and one per class for more. Its metadata have the labels (``classes``) and, where they are known, the
+    two classes and one per class for more. A calibrated model also has ``probabilities``, one per class, and its scores
+    are those of the classifier inside. Its metadata have the labels (``classes``) and, where they are known, the
     names of the columns in their order (``feature_names``), both as JSON.
 
     Parameters
     ----------
     model : estimator
-        A classifier of this library, or ``LinearSVC``, ``LogisticRegression`` or ``RidgeClassifier``, alone or at the
-        end of a pipeline with ``MinMaxScaler``, ``MaxAbsScaler``, ``StandardScaler``, ``Normalizer``,
-        ``SimpleImputer``, ``OneHotEncoder`` and ``ColumnTransformer``; with skl2onnx installed, any other step that it
-        can convert. Of a search over parameters the best model is taken. Kernels that are functions cannot be exported.
+        A classifier of this library, or ``LinearSVC``, ``LogisticRegression`` or ``RidgeClassifier``, alone or in
+        ``CalibratedClassifierCV(ensemble=False)``, and at the end of a pipeline of steps that skl2onnx can convert. Of
+        a search over parameters the best model is taken. Kernels that are functions cannot be exported.
     feature_names : iterable of str, default=None
         If given, every feature is an input of its own of this name and shape (n_samples, 1). Otherwise there is
         one input ``X`` of shape (n_samples, n_features), unless the model takes texts: then every column is an input,
@@ -111,7 +105,9 @@ def to_onnx(
     names = _input_names(model, feature_names, n_features, texts)
     graph = _Graph(onnx, dtype, n_features, names, texts, target_opset)
     scores = _scores(graph, model, _Columns(tuple(range(n_features))))
-    return graph.finish(scores, model.classes_, getattr(model, "feature_names_in_", names))
+    last = model.steps[-1][1] if isinstance(model, Pipeline) else model
+    p = _probabilities(graph, last, scores) if isinstance(last, CalibratedClassifierCV) else None
+    return graph.finish(scores, p, model.classes_, getattr(model, "feature_names_in_", names))
 
 
 def _onnx():
@@ -205,16 +201,17 @@ class _Graph:
         self.nodes.extend(other.node)
         return self.double(other.output[0].name)
 
-    def finish(self, scores, classes, columns):
-        """Return the model: labels from scores, inputs and outputs declared, the whole checked."""
+    def finish(self, scores, p, classes, columns):
+        """Return the model: labels from probabilities or scores, inputs and outputs declared, the whole checked."""
         helper, proto = self.onnx.helper, self.onnx.TensorProto
         number = proto.FLOAT if self.dtype == np.float32 else proto.DOUBLE
         labels, label_type = _label_values(classes)
         if len(classes) == 2:
             scores = self.op("Reshape", scores, self.constant([-1], np.int64))
+        if len(classes) == 2 and p is None:
             winner = self.op("Cast", self.op("Greater", scores, self.constant(0.0)), to=proto.INT64)
         else:
-            winner = self.op("ArgMax", scores, axis=1, keepdims=0)
+            winner = self.op("ArgMax", scores if p is None else p, axis=1, keepdims=0)
         self.op("Gather", self.constant(labels, labels.dtype), winner, axis=0, output="label")
         self.op("Cast", scores, to=number, output="scores")
         if self.names is None:
@@ -227,6 +224,9 @@ class _Graph:
             helper.make_tensor_value_info("label", getattr(proto, label_type), [None]),
             helper.make_tensor_value_info("scores", number, shape),
         ]
+        if p is not None:
+            self.op("Cast", p, to=number, output="probabilities")
+            outputs.append(helper.make_tensor_value_info("probabilities", number, [None, len(classes)]))
         graph = helper.make_graph(self.nodes, "margindist", inputs, outputs, self.constants)
         opsets = [helper.make_opsetid("", self.opset), *(helper.make_opsetid(*one) for one in _ML_OPSET.items())]
         model = helper.make_model(
@@ -264,6 +264,12 @@ def _scores(graph, model, value):
         for _, step in model.steps[:-1]:
             value = _transformed(graph, step, value)
         return _scores(graph, model.steps[-1][1], value)
+    if isinstance(model, CalibratedClassifierCV):
+        if len(model.calibrated_classifiers_) > 1:
+            raise ValueError(
+                "to_onnx: CalibratedClassifierCV cannot be exported with ensemble=True; use ensemble=False."
+            )
+        return _scores(graph, model.calibrated_classifiers_[0].estimator, value)
     if isinstance(model, ECOCClassifier):
         return _code_scores(graph, model, value)
     declared = OURS.get(type(model).__name__)
@@ -345,6 +351,37 @@ def _code_scores(graph, model, value):
     return graph.op("Add", graph.op("MatMul", sides, codes), share)
 
 
+def _probabilities(graph, model, scores):
+    """Return the probabilities of a calibrated classifier, one column per class."""
+    curves, n_classes = model.calibrated_classifiers_[0].calibrators, len(model.classes_)
+    if hasattr(curves[0], "beta_"):
+        logits = graph.op("Concat", graph.op("Neg", scores), scores, axis=1) if n_classes == 2 else scores
+        return graph.op("Softmax", graph.op("Mul", logits, graph.constant(curves[0].beta_)), axis=1)
+    columns = [_curve(graph, curve, graph.take(scores, [k], len(curves))) for k, curve in enumerate(curves)]
+    one = graph.constant(1.0)
+    if n_classes == 2:
+        return graph.op("Concat", graph.op("Sub", one, columns[0]), columns[0], axis=1)
+    p = graph.op("Concat", *columns, axis=1)
+    total = graph.op("ReduceSum", p, graph.constant([1], np.int64), keepdims=1)
+    nothing = graph.op("Equal", total, graph.constant(0.0))
+    shares = graph.op("Div", p, graph.op("Where", nothing, one, total))
+    return graph.op("Where", nothing, graph.constant(1.0 / n_classes), shares)
+
+
+def _curve(graph, curve, scores):
+    """Return the probabilities of one class: by a sigmoid, or by straight lines between points."""
+    if not hasattr(curve, "X_thresholds_"):
+        exponent = graph.op("Add", graph.op("Mul", scores, graph.constant(curve.a_)), graph.constant(curve.b_))
+        return graph.op("Sigmoid", graph.op("Neg", exponent))
+    x, p = curve.X_thresholds_.astype(np.float64), curve.y_thresholds_.astype(np.float64)
+    x, p = np.append(x, x[-1] + 1.0), np.append(p, p[-1])
+    start = graph.constant(x[:-1])
+    passed = graph.op("Sub", graph.op("Max", graph.op("Min", scores, graph.constant(x[1:])), start), start)
+    return graph.op(
+        "Add", graph.op("MatMul", passed, graph.constant((np.diff(p) / np.diff(x))[:, None])), graph.constant(p[0])
+    )
+
+
 # ---------------------------------------------------------------------- preprocessing
 
 
@@ -393,34 +430,6 @@ def _pipeline(graph, step, value):
     for _, inner in step.steps:
         value = _transformed(graph, inner, value)
     return value
-
-
-def _identity(graph, step, value):
-    if step.func is not None:
-        raise ValueError("to_onnx: FunctionTransformer with a function cannot be exported; apply it before.")
-    return value
-
-
-def _min_max(graph, step, value):
-    scaled = graph.op("Mul", graph.matrix(value), graph.constant(step.scale_))
-    scaled = graph.op("Add", scaled, graph.constant(step.min_))
-    return _clipped(graph, scaled, *step.feature_range) if step.clip else scaled
-
-
-def _max_abs(graph, step, value):
-    scaled = graph.op("Div", graph.matrix(value), graph.constant(step.scale_))
-    return _clipped(graph, scaled, -1.0, 1.0) if getattr(step, "clip", False) else scaled
-
-
-def _clipped(graph, matrix, low, high):
-    return graph.op("Clip", matrix, graph.constant(float(low)), graph.constant(float(high)))
-
-
-def _standard(graph, step, value):
-    matrix = graph.matrix(value)
-    if step.with_mean:
-        matrix = graph.op("Sub", matrix, graph.constant(step.mean_))
-    return graph.op("Div", matrix, graph.constant(step.scale_)) if step.with_std else matrix
 
 
 def _normalised(graph, step, value):
@@ -526,10 +535,6 @@ def _column_transformer(graph, step, value):
 _TRANSFORMS: dict[type, Any] = {
     Pipeline: _pipeline,
     ColumnTransformer: _column_transformer,
-    FunctionTransformer: _identity,
-    MinMaxScaler: _min_max,
-    MaxAbsScaler: _max_abs,
-    StandardScaler: _standard,
     Normalizer: _normalised,
     SimpleImputer: _imputed,
     OneHotEncoder: _one_hot,

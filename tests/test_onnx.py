@@ -7,7 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+import sklearn.calibration
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, make_column_transformer
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.decomposition import PCA
@@ -105,6 +107,30 @@ def test_steps_of_scikit_learn_that_skl2onnx_converts(steps, digits):
     rows = X.astype(np.float64)
     model = make_pipeline(*steps, LDMClassifier(kernel="rbf")).fit(rows, NAMES)
     assert_agree(model, rows, dtype="float64", rtol=digits)
+
+
+@pytest.mark.parametrize("method", ["sigmoid", "isotonic", "temperature"])
+@pytest.mark.parametrize("labels", [NAMES, TWO], ids=["three", "two"])
+def test_calibrated_classifiers(method, labels):
+    if method == "temperature" and not hasattr(sklearn.calibration, "_TemperatureScaling"):
+        pytest.skip("scikit-learn 1.8 has it")
+    rows = X.astype(np.float64) + np.random.default_rng(0).normal(scale=0.2, size=X.shape)
+    inner = make_pipeline(MinMaxScaler(), LSSVMClassifier(kernel="rbf"))
+    model = CalibratedClassifierCV(inner, method=method, ensemble=False, cv=3)
+    exported = to_onnx(
+        make_pipeline(StandardScaler(with_mean=False, with_std=False), model).fit(rows, labels), dtype="float64"
+    )
+    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    found, scores, p = session.run(["label", "scores", "probabilities"], {"X": rows})
+    assert_allclose(p, model.predict_proba(rows), rtol=1e-9, atol=1e-12)
+    highest = np.sort(p, axis=1)
+    clear = highest[:, -1] - highest[:, -2] > 1e-9  # steps make ties
+    assert_array_equal(found[clear], model.predict(rows)[clear])
+    assert_allclose(
+        scores, model[-1].calibrated_classifiers_[0].estimator.decision_function(rows), rtol=1e-9, atol=1e-12
+    )
+    with pytest.raises(ValueError, match="ensemble=False"):
+        to_onnx(CalibratedClassifierCV(inner, method=method, cv=3).fit(rows, labels))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
@@ -245,7 +271,7 @@ def test_refusals(monkeypatch):
         (RandomForestClassifier(2), "RandomForestClassifier cannot be exported"),
         (make_pipeline(SplineTransformer(), LSSVMClassifier()), "SplineTransformer cannot be exported"),
         (LSSVMClassifier(kernel=lambda a, b: a @ b.T), "LSSVMClassifier has a kernel that is a function"),
-        (make_pipeline(FunctionTransformer(np.abs), LSSVMClassifier()), "with a function cannot be exported"),
+        (make_pipeline(FunctionTransformer(np.abs), LSSVMClassifier()), "FunctionTransformer cannot be exported"),
         (make_pipeline(Normalizer("max"), LSSVMClassifier()), r"Normalizer\(norm='max'\) cannot be exported"),
     ]:
         with pytest.raises(ValueError, match=message):

@@ -471,8 +471,5 @@ def export(model, output):
     from margindist.onnx import to_onnx
 
     check_outputs([output], [model])
-    loaded = load_model(model)
-    if _has_probabilities(loaded):
-        raise ValueError(f"{model}: ONNX files hold no probabilities; fit the model without --calibrate.")
-    write(output, to_onnx(loaded).SerializeToString())
+    write(output, to_onnx(load_model(model)).SerializeToString())
     click.echo(f"ONNX model: {Path(output).resolve()}")
