@@ -617,6 +617,8 @@ def _check_curve(curve):
 
 def _check_columns(chooser):
     """Refuse slices of more columns than are listed: a small file would make many columns of a few."""
+    names = [name for name, _, _ in chooser.transformers_]
+    _require(len(set(names)) == len(names), "ColumnTransformer.transformers_ has one name twice")
     for name, _, columns in chooser.transformers_:
         listed = isinstance(columns, (list, str, int)) or str in map(type, (columns.start, columns.stop))
         most = len(chooser._transformer_to_input_indices[name])

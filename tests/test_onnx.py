@@ -115,22 +115,18 @@ def test_calibrated_classifiers(method, labels):
     if method == "temperature" and not hasattr(sklearn.calibration, "_TemperatureScaling"):
         pytest.skip("scikit-learn 1.8 has it")
     rows = X.astype(np.float64) + np.random.default_rng(0).normal(scale=0.2, size=X.shape)
-    inner = make_pipeline(MinMaxScaler(), LSSVMClassifier(kernel="rbf"))
-    model = CalibratedClassifierCV(inner, method=method, ensemble=False, cv=3)
-    exported = to_onnx(
-        make_pipeline(StandardScaler(with_mean=False, with_std=False), model).fit(rows, labels), dtype="float64"
-    )
-    session = onnxruntime.InferenceSession(exported.SerializeToString())
+    calibrated = CalibratedClassifierCV(LSSVMClassifier(kernel="rbf"), method=method, ensemble=False, cv=3)
+    model = make_pipeline(StandardScaler(), calibrated).fit(rows, labels)
+    session = onnxruntime.InferenceSession(to_onnx(model, dtype="float64").SerializeToString())
     found, scores, p = session.run(["label", "scores", "probabilities"], {"X": rows})
     assert_allclose(p, model.predict_proba(rows), rtol=1e-9, atol=1e-12)
     highest = np.sort(p, axis=1)
     clear = highest[:, -1] - highest[:, -2] > 1e-9  # steps make ties
     assert_array_equal(found[clear], model.predict(rows)[clear])
-    assert_allclose(
-        scores, model[-1].calibrated_classifiers_[0].estimator.decision_function(rows), rtol=1e-9, atol=1e-12
-    )
+    inner = make_pipeline(model[0], model[1].calibrated_classifiers_[0].estimator)
+    assert_allclose(scores, inner.decision_function(rows), rtol=1e-9, atol=1e-12)
     with pytest.raises(ValueError, match="ensemble=False"):
-        to_onnx(CalibratedClassifierCV(inner, method=method, cv=3).fit(rows, labels))
+        to_onnx(model.set_params(calibratedclassifiercv__ensemble=True).fit(rows, labels))
 
 
 @pytest.mark.parametrize("kernel", KERNELS)
