@@ -720,14 +720,14 @@ def test_shapes_that_numpy_would_stretch_are_refused(tmp_path):
 
 def test_columns_are_not_multiplied(tmp_path):
     """A small file made gigabytes of a few columns."""
-    chooser = ColumnTransformer([("a", "passthrough", slice(None))]).fit(X)
+    chooser = ColumnTransformer([("a", "passthrough", slice(0, 4))]).fit(X)
     (name, step, columns), indices = chooser.transformers_[0], chooser._transformer_to_input_indices
     for transformers, listed in [
         ([(name, step, columns)] * 100, indices),
         ([(f"a{k}", step, columns) for k in range(100)], {f"a{k}": [0] for k in range(100)}),
     ]:
         chooser.transformers_, chooser._transformer_to_input_indices = transformers, listed
-        with pytest.raises(ModelFileError, match="one name twice|not listed"):
+        with pytest.raises(ModelFileError, match=r"one name twice|not listed"):
             save_model(chooser, tmp_path / "a.model")
 
 
