@@ -1,7 +1,7 @@
 r"""Mutated files, read by us and by a reference: `python -m benchmarks.fuzz_readers --mutants N --seed S`.
 
 Small valid files are damaged at random and read by `read_file`. It must refuse a mutant with one `DataError` of one
-line, or give the values that the format's reference gives: pandas (CSV, with pyarrow Parquet), liac-arff (ARFF), NumPy
+line, or give the values that the format's reference gives: pandas (CSV, with pyarrow Parquet and Feather), liac-arff (ARFF), NumPy
 (NPZ) and scikit-learn (LIBSVM text). Another error, another value, more than 5 seconds or 500 MB are failures; the
 number that is printed with each makes the mutant again: `--format csv --only 1234`.
 
@@ -14,8 +14,8 @@ Deliberate differences, allowed for below and nowhere else:
   liac-arff cuts it off; nominal values and names may hold what liac-arff wants in quotes; a control character or
   unusual space alone is a value, which liac-arff takes for an empty field.
 - LIBSVM text: none.
-- NPZ and Parquet: numbers become float64, dates their parts, and columns of other kinds are left out; columns of
-  Parquet have the names of its schema, whatever pandas' own notes in the file say.
+- NPZ, Parquet and Feather: numbers become float64, dates their parts, and columns of other kinds are left out; columns of
+  the last two have the names of the schema, whatever pandas' own notes in the file say.
 """
 
 import argparse
@@ -36,7 +36,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from pyarrow import parquet
+from pyarrow import feather, parquet
 from sklearn.datasets import load_svmlight_file
 
 from benchmarks._measure import table
@@ -45,7 +45,7 @@ from margindist.datasets.dataset import MISSING, MISSING_NUMBERS
 from margindist.datasets.delimited import BLANKS, BOM, _sniff_delimiter
 
 LONGEST, MOST_MEGABYTES = 5.0, 500
-SHARES = {"csv": 22, "arff": 16, "npz": 4, "parquet": 6, "svm": 14}
+SHARES = {"csv": 22, "arff": 16, "npz": 4, "parquet": 6, "feather": 6, "svm": 14}
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 TOKENS = [
     *(chr(code) for code in (1, 8, 9, 11, 12, 13, 26, 27, 28, 31, 32, 127, 0x85, 0xA0, 0x2009, 0x2028, 0x3000, 0xFEFF)),
@@ -213,18 +213,31 @@ def damaged_npy(content, rng):
 
 
 def valid_parquet(rng):
+    packed = io.BytesIO()
+    typed_frame(rng).to_parquet(packed, compression=rng.choice(["snappy", "gzip", "none"]))
+    return packed.getvalue()
+
+
+def valid_feather(rng):
+    packed = io.BytesIO()
+    typed_frame(rng).to_feather(packed, compression=rng.choice(["lz4", "zstd", "uncompressed"]))
+    return packed.getvalue()
+
+
+def typed_frame(rng):
     frame = frame_of(rng)
     frame["whole"] = rng.integers(0, 2**62, len(frame)).astype(rng.choice(["int64", "uint64", "int16"]))
     frame["flag"] = rng.integers(0, 2, len(frame)).astype(bool)
     frame["half"] = frame["width"].astype(rng.choice(["float32", "float64", "Float64"]))
     frame["day"] = pd.Timestamp("2020-01-01")
     frame["colour"] = frame["colour"].astype(rng.choice(["object", "category", "string"]))
-    packed = io.BytesIO()
-    frame.to_parquet(packed, compression=rng.choice(["snappy", "gzip", "none"]))
-    return packed.getvalue()
+    return frame
 
 
-VALID = {"csv": valid_csv, "arff": valid_arff, "npz": valid_npz, "parquet": valid_parquet, "svm": valid_svm}
+VALID = {
+    "csv": valid_csv, "arff": valid_arff, "npz": valid_npz, "parquet": valid_parquet, "feather": valid_feather,
+    "svm": valid_svm,
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- mutation
@@ -402,8 +415,16 @@ def compare_npz(path, data):
 
 
 def compare_parquet(path, data):
+    return compare_table(parquet.read_table, path, data)
+
+
+def compare_feather(path, data):
+    return compare_table(feather.read_table, path, data)
+
+
+def compare_table(read, path, data):
     try:
-        theirs = parquet.read_table(path).to_pandas(ignore_metadata=True)
+        theirs = read(path).to_pandas(ignore_metadata=True)
     except Exception as error:
         raise NotReadError from error
     columns = dict(zip(data.feature_names, columns_of(data)))
@@ -439,7 +460,10 @@ def compare_svm(path, data):
     return None if data.y is None or np.array_equal(y, data.y) else "another y"
 
 
-COMPARE = {"csv": compare_csv, "arff": compare_arff, "npz": compare_npz, "parquet": compare_parquet, "svm": compare_svm}
+COMPARE = {
+    "csv": compare_csv, "arff": compare_arff, "npz": compare_npz, "parquet": compare_parquet,
+    "feather": compare_feather, "svm": compare_svm,
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------------------------------------- running

@@ -681,6 +681,7 @@ def test_a_string_left_out_of_a_sparse_row_is_not_that_of_another_row(write):
         (ARFF + "{0 x, 00000000012 5}\n", "line 6: expected ascending column numbers"),
         (ARFF + "{0 x, \u0662 5}\n", "line 6: expected ascending column numbers"),
         (ARFF + "{0 x,}\n", "line 6: expected ascending column numbers"),
+        (ARFF + "x,no,1\n{0 y}\n", "line 7: dense and sparse rows in one file"),
         (ARFF + "x,no\xa0,1\n", "line 6: 'no\\xa0' is not among"),
         (ARFF + "x,no,1\ry,no,2\n", "line 6: expected lines that end in LF"),
         (ARFF.replace("@data", "@data x,no,1"), "line 5: expected @relation, @attribute or @data"),
@@ -832,7 +833,7 @@ def test_quotes_that_come_late_and_cross_blocks(write, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("kind", "mutants"), [("csv", 130), ("arff", 150), ("npz", 100), ("parquet", 60), ("svm", 150)]
+    ("kind", "mutants"), [("csv", 130), ("arff", 150), ("npz", 100), ("parquet", 60), ("feather", 60), ("svm", 150)]
 )
 def test_mutants_are_refused_or_read_as_the_references_read_them(tmp_path, kind, mutants):
     """See benchmarks/fuzz_readers.py, which runs many more."""

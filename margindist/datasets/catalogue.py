@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
-import scipy.sparse as sp
 
 from margindist.datasets.dataset import DataError, Dataset
 from margindist.datasets.openml import read_openml
@@ -376,9 +375,6 @@ def _from_openml(entry):
         names = tuple(map(str, X.columns))
         if all(dtype.kind == "f" for dtype in X.dtypes):
             X = X.to_numpy()
-    elif recipe.get("complete_rows") and not sp.issparse(X):
-        keep = ~np.isnan(X).any(axis=1)
-        X, y = X[keep], y[keep]
     return Dataset(entry.name, X, y, names, "class", None, source)
 
 

@@ -87,10 +87,17 @@ def _whole_feather(path, name, most):
     with pa.OSFile(str(path)) as file:
         stored = pa.ipc.open_file(file)
         for number in range(stored.num_record_batches):
-            batches.append(stored.get_batch(number))
+            batches.append(_batch(stored, number))
             size += batches[-1].nbytes
             refuse_beyond(most, size, name)
         return pa.Table.from_batches(batches, stored.schema)
+
+
+def _batch(stored, number):
+    """Return a record batch; Arrow trusts offsets and indices in it until it is told to look at them."""
+    batch = stored.get_batch(number)
+    batch.validate(full=True)
+    return batch
 
 
 def _is_date(kind):
@@ -100,10 +107,7 @@ def _is_date(kind):
 
 
 def _date_parts(name, column):
-    import pyarrow as pa
-
-    moments = _plain(column).cast(pa.timestamp("s"), safe=False).to_numpy(zero_copy_only=False)
-    moments = moments.astype("datetime64[s]")
+    moments = _plain(column).to_numpy(zero_copy_only=False).astype("datetime64[s]")
     with_hours = bool((moments != moments.astype("datetime64[D]"))[~np.isnat(moments)].any())
     return spelling.date_parts(name, moments, with_hours)
 
@@ -226,14 +230,14 @@ class FeatherFiles(_Stored):
 
         with pa.OSFile(str(path)) as file:
             stored = pa.ipc.open_file(file)
-            return stored.schema, [stored.get_batch(k).num_rows for k in range(stored.num_record_batches)]
+            return stored.schema, [_batch(stored, k).num_rows for k in range(stored.num_record_batches)]
 
     def _load(self, path, units, names):
         import pyarrow as pa
 
         with pa.OSFile(str(path)) as file:
-            stored = pa.ipc.open_file(file, options=pa.ipc.IpcReadOptions(use_threads=False))
-            return pa.Table.from_batches([stored.get_batch(k).select(names) for k in units])
+            stored = pa.ipc.open_file(file)
+            return pa.Table.from_batches([_batch(stored, k).select(names) for k in units])
 
 
 class CsvFiles:
