@@ -1,9 +1,9 @@
 r"""Mutated files, read by us and by a reference: `python -m benchmarks.fuzz_readers --mutants N --seed S`.
 
 Small valid files are damaged at random and read by `read_file`. It must refuse a mutant with one `DataError` of one
-line, or give the values that the format's reference gives: pandas (CSV, with pyarrow Parquet and Feather), liac-arff (ARFF), NumPy
-(NPZ) and scikit-learn (LIBSVM text). Another error, another value, more than 5 seconds or 500 MB are failures; the
-number that is printed with each makes the mutant again: `--format csv --only 1234`.
+line, or give the values that the format's reference gives: pandas (CSV, with pyarrow Parquet and Feather), liac-arff
+(ARFF), NumPy (NPZ) and scikit-learn (LIBSVM text). Another error, another value, more than 5 seconds or 500 MB are
+failures; the number that is printed with each makes the mutant again: `--format csv --only 1234`.
 
 Deliberate differences, allowed for below and nowhere else:
 
@@ -14,8 +14,8 @@ Deliberate differences, allowed for below and nowhere else:
   liac-arff cuts it off; nominal values and names may hold what liac-arff wants in quotes; a control character or
   unusual space alone is a value, which liac-arff takes for an empty field.
 - LIBSVM text: none.
-- NPZ, Parquet and Feather: numbers become float64, dates their parts, and columns of other kinds are left out; columns of
-  the last two have the names of the schema, whatever pandas' own notes in the file say.
+- NPZ, Parquet and Feather: numbers become float64, dates their parts, and columns of other kinds are left out; columns
+  of the last two have the names of the schema, whatever pandas' own notes in the file say.
 """
 
 import argparse
