@@ -11,7 +11,7 @@ from margindist import LDMClassifier, ODMClassifier
 from margindist.estimators import _base
 from margindist.objectives import LDM, ODM
 from margindist.solvers import newton
-from margindist.solvers._kernel_certificate import _certify_features, hidden_by_rounding
+from margindist.solvers._kernel_certificate import certify_features, hidden_by_rounding
 from margindist.solvers._solution import Options, Problem, Solution
 from margindist.spaces.features import cholesky_factor
 from margindist.spaces.gram import FullGram, clip_spectrum
@@ -90,7 +90,7 @@ def test_a_factor_cut_too_early_is_found_out(rng):
         problem = Problem(objective, factor.rows, y, ones)
         found = newton.solve(problem, Options(tol=1e-8))
         assert found.gap <= 1e-8
-        proved.append(_certify_features(problem, factor, gram, found, 1e-3))
+        proved.append(certify_features(problem, factor, gram, found, 1e-3))
     assert proved[1].gap <= 1e-3
     assert proved[0].objective * (1 - proved[0].gap) <= proved[1].objective
     assert proved[0].objective > 1.01 * proved[1].objective  # the cut problem has another optimum

@@ -915,6 +915,17 @@ def test_margin_terms_that_matter_take_the_memory_there_is(rng):
         assert model.objective_ == pytest.approx(LDMClassifier(10, lam, lam, **options).fit(X, y).objective_, rel=2e-3)
 
 
+def test_margin_terms_that_matter_beyond_the_memory_are_near_and_say_so(rng):
+    X, y = overlapping(1100, rng)
+    model = LDMClassifier(100, 1, 1, lambda_scale="relative", kernel="rbf", cache_size=4)
+    with pytest.warns(ConvergenceWarning, match=r"1000 rows of a kernel take 8 MB, more than cache_size=4; .*Raise"):
+        model.fit(X[:1000], y[:1000])
+    assert model.score(X[1000:], y[1000:]) > 0.75
+    exact = clone(model).set_params(cache_size=2000, tol=1e-6).fit(X[:1000], y[:1000])
+    assert exact.objective_ <= model.objective_
+    assert model.objective_ - model.duality_gap_ * abs(model.objective_) <= exact.objective_
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_relative_lambdas_are_absolute_ones_over_c_times_the_weight(kernel):
     X, y = make_classification(60, 5, n_informative=4, n_redundant=0, n_classes=3, random_state=0)

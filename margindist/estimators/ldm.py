@@ -600,6 +600,16 @@ class LDMClassifier(MarginClassifier):
                     stacklevel=4,
                 )
                 return
+            if solution.gap > self.tol and "bytes" in solution.extra:
+                warnings.warn(
+                    f"{type(self).__name__}: with margin terms that matter, {len(solution.dual)} rows of a kernel take "
+                    f"{solution.extra['bytes'] / 1e6:.0f} MB, more than cache_size={self.cache_size:g}; what fits "
+                    f"proved a relative duality gap of {solution.gap:.1e}, above tol={self.tol:g}. Raise cache_size, "
+                    f"or give n_components.",
+                    ConvergenceWarning,
+                    stacklevel=4,
+                )
+                return
         super()._warn_unless_converged(solutions)
 
     # ------------------------------------------------------------------ what is kept

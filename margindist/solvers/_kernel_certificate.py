@@ -58,6 +58,7 @@ from margindist.solvers._solution import (
 )
 
 __all__ = [
+    "certify_features",
     "certify_multipliers",
     "certify_path",
     "certify_projection",
@@ -116,7 +117,7 @@ def _margin_errors(gram, coef):
     return errors
 
 
-def _certify_features(problem, factor, gram, found, tol):
+def certify_features(problem, factor, gram, found, tol):
     """Return the solution that weights of features make, in coefficients of the rows, with its proof; no status yet.
 
     ``gram`` is what they are features of; None if the problem is that on the features. Few coefficients are good enough
@@ -356,7 +357,7 @@ def solve_in_space(space, problem, goal, solve, start=None):
             return found._replace(coef=factor.coefficients(found.coef), status=status)
         enough = goal(found.objective)
         solved.append(found.gap <= enough or np.isinf(found.objective))
-        proved = _certify_features(problem, factor, space.gram, found, enough)
+        proved = certify_features(problem, factor, space.gram, found, enough)
         return conclude(proved._replace(n_iter=found.n_iter), enough, found.status)
 
     first = attempt(space.factor(), start)

@@ -105,7 +105,8 @@ def plain(gram, signs):
 def choose(objective, gram, factor, weights, rng):
     """Return the function of this module that makes the metric at the least cost, and the factor it takes.
 
-    The larger c, the more features it takes. If too many, the metric is made as a whole, where there is memory for it.
+    The larger c, the more features it takes. If too many, the metric is made as a whole. Where there is no memory for
+    that, the function is None, and the factor the largest one there is memory for.
     """
     loose = _looseness(objective, gram, factor, weights, rng)
     if loose > _LOOSE:
@@ -115,8 +116,8 @@ def choose(objective, gram, factor, weights, rng):
         most = int(min(gram.n // 2, gram.room / (_COPIES * 8 * gram.n)))
         factor = partial_cholesky(gram, max(factor.rank, min(rank, most)), rng, tol=0.0)
         loose = _looseness(objective, gram, factor, weights, rng)
-        if loose > _LOOSE and gram.can_derive:
-            return of_whole, factor
+        if loose > _LOOSE:
+            return (of_whole if gram.can_derive else None), factor
     strength = objective.bend * (weights @ factor.diagonal) / weights.sum()
     return of_features if loose * strength <= _LOOSE else of_part, factor
 

@@ -49,6 +49,7 @@ from margindist.certificate import relative
 from margindist.compilation import njit
 from margindist.solvers import _metric, interior_point
 from margindist.solvers._kernel_certificate import (
+    certify_features,
     certify_multipliers,
     certify_path,
     certify_projection,
@@ -57,7 +58,7 @@ from margindist.solvers._kernel_certificate import (
 )
 from margindist.solvers._solution import Options, Problem, Status, better, conclude, require
 from margindist.spaces.features import cholesky_factor, partial_cholesky
-from margindist.spaces.gram import FullGram
+from margindist.spaces.gram import FullGram, gram_bytes
 from margindist.spaces.rows import as_rows
 
 _MOST_BLOCKS = 1000
@@ -140,7 +141,8 @@ def solve(problem, options, start=None):
     Returns
     -------
     Solution
-        ``coef`` has one coefficient per row; status "infeasible" says that a hard margin does not exist.
+        ``coef`` has one coefficient per row; status "infeasible" says that a hard margin does not exist. Where memory
+        kept the metric from being made, ``extra`` says how many ``bytes`` it takes.
     """
     objective, gram, signs, weights = problem
     require(objective, "Block descent", "cap", "bend", "pull")
@@ -152,10 +154,12 @@ def solve(problem, options, start=None):
         start = _by_landmarks(problem, factor, options, rng)
         if start is not None and start.status in (Status.OPTIMAL, Status.STOPPED):
             return start
-    problem, metric, beta = _start(problem, factor, rng, tol, start)
-    gram = problem.gram
+    problem, metric, beta, best = _start(problem, factor, rng, tol, start)
+    if best is not None and best.gap <= tol:
+        return conclude(best, tol, Status.OPTIMAL)
+    gram, beyond = problem.gram, {} if best is None else {"bytes": gram_bytes(problem.gram.n)}
     point = _Point(beta, metric.margins(problem.pull + beta), _Path(gram, beta))
-    n_iter, best, goal, fallback = 0, None, 0.5 * tol, _factor_affordable(gram)
+    n_iter, goal, fallback = 0, 0.5 * tol, _factor_affordable(gram)
     least, in_vain = np.inf, 0  # gap, and certificates since it was so
     for _ in range(_ATTEMPTS):
         before = n_iter
@@ -178,7 +182,7 @@ def solve(problem, options, start=None):
         z = metric.refined(objective, weights, point.z, exact_z)
         point = _Point(point.beta, z, _Path(gram, point.beta))
         goal = 0.1 * max(min(best.gap, 1.0), tol) if n_iter > before else 0.1 * goal
-    return conclude(best._replace(n_iter=n_iter), tol, ended or Status.STALLED)
+    return conclude(best._replace(n_iter=n_iter, extra=beyond), tol, ended or Status.STALLED)
 
 
 def _is_plain(objective):
@@ -190,12 +194,15 @@ def _is_plain(objective):
 
 
 def _start(problem, factor, rng, tol, start):
-    """Return the problem on the Gram matrix to work with, the metric and first multipliers."""
+    """Return the problem on the Gram matrix to work with, the metric, first multipliers, and None.
+
+    Where there is no memory for the metric, they are those of a solution as near as features come; the last is this.
+    """
     objective, gram, signs, weights, upper = problem
     if _is_plain(objective) and not _looks_low(gram, rng):
         metric = _metric.plain(gram, signs)
         beta = _of_sample(problem, metric, np.zeros(gram.n), rng) if start is None else np.minimum(start.dual, upper)
-        return problem, metric, beta
+        return problem, metric, beta, None
     factor = partial_cholesky(gram, _RANK, rng) if factor is None else factor
     make = _metric.of_features
     if objective.bend > 0.0:
@@ -203,8 +210,11 @@ def _start(problem, factor, rng, tol, start):
     if make is _metric.of_whole:
         problem, metric = _in_whole_metric(problem)
         if start is not None:
-            return problem, metric, np.minimum(start.dual, upper)
-        return problem, metric, _of_sample(problem, metric, metric.margins(problem.pull), rng)
+            return problem, metric, np.minimum(start.dual, upper), None
+        return problem, metric, _of_sample(problem, metric, metric.margins(problem.pull), rng), None
+    if make is None:
+        near = _on_features(problem, factor, tol)
+        return problem, _metric.of_part(objective, gram, factor, signs, weights), near.dual, near
     exact = _is_complete(factor)
     if start is None or exact:
         beta = _guess(problem, factor.features, 0.3 * tol if exact else _ROUGH)
@@ -218,8 +228,8 @@ def _start(problem, factor, rng, tol, start):
     # Few multipliers move few columns; many move most of them, and then the whole matrix is the cheaper way.
     problem = problem if few or _is_plain(objective) else problem._replace(gram=gram.whole())
     if objective.bend == 0.0:
-        return problem, _metric.plain(problem.gram, signs), beta
-    return problem, make(objective, problem.gram, factor, signs, weights), beta
+        return problem, _metric.plain(problem.gram, signs), beta, None
+    return problem, make(objective, problem.gram, factor, signs, weights), beta, None
 
 
 def _in_whole_metric(problem):
@@ -353,6 +363,13 @@ def _guess(problem, features, tol):
     on_features = Problem(problem.objective, as_rows(features), problem.signs, problem.weights)
     solution = interior_point.solve(on_features, Options(tol, _GUESS_ITERATIONS))
     return np.clip(solution.dual, 0.0, problem.upper)
+
+
+def _on_features(problem, factor, tol):
+    """Return the solution on a factor's features, proved for the kernel as far as that goes."""
+    on_features = Problem(problem.objective, factor.rows, problem.signs, problem.weights)
+    found = interior_point.solve(on_features, Options(0.3 * tol, _GUESS_ITERATIONS))
+    return certify_features(on_features, factor, problem.gram, found, tol)
 
 
 def _factor_affordable(gram):
