@@ -67,6 +67,7 @@ class Bounds(NamedTuple):
     value: float  # the objective as computed
     error: float  # how far rounding can have taken it from the exact one, beyond what any value has
     excess: float
+    rounding: float = 0.0  # relative to the objective, what rounding alone would leave of the gap
     refuted: bool = False  # whether the multipliers prove that there is no hard margin
 
     @property
@@ -215,7 +216,7 @@ def certified(objective, w, mean_row, total):
         seen = yield Round("margins", (w, about), w)
         if not seen["least_min"] > 0.0:
             refuted = inseparable(seen["beta"], seen["pressure"], seen["sizes_max"])
-            return Bounds(w, np.inf, 0.0, np.inf, refuted)
+            return Bounds(w, np.inf, 0.0, np.inf, refuted=refuted)
         w = objective.feasible_scale_of(w @ w, seen["least_min"], seen, about) * w
         floor = 1.0
     sums = yield Round("certify", (w, mean_row @ w, total, floor), w)
@@ -254,9 +255,12 @@ def bounds_of(objective, w, sums, mean_row, total):
     astray = sums["dual_size"]
     if objective.coupled:
         astray = astray + objective.bend * np.sqrt(sums["square"] / total) * sums["mean_size"] / total
-    apart = np.linalg.norm(residual_of(objective, w, sums, mean_row, total))
-    apart += gamma(sums["terms"] + _OF_A_DUAL_POINT) * astray + 2.0 * _UNIT * np.linalg.norm(w)
-    return Bounds(w, value, error, (0.5 * apart**2 + sums["excess"]) * _OWN)
+    astray = gamma(sums["terms"] + _OF_A_DUAL_POINT) * astray + 2.0 * _UNIT * np.linalg.norm(w)
+    apart = np.linalg.norm(residual_of(objective, w, sums, mean_row, total)) + astray
+    rounding = 0.5 * astray**2 + 2.0 * error
+    if objective.coupled:
+        rounding += 0.5 * objective.bend * sums["squared_errors"] / total
+    return Bounds(w, value, error, (0.5 * apart**2 + sums["excess"]) * _OWN, relative(rounding, value))
 
 
 def residual_of(objective, w, sums, mean_row, total):

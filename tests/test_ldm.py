@@ -2,7 +2,6 @@
 
 import pickle
 import warnings
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from sklearn.svm import SVC, LinearSVC
 
 from margindist import LDMClassifier
 from margindist.certificate import relative
-from margindist.estimators import ldm
 from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
 from margindist.solvers import augmented_lagrangian, block_descent, coordinate_descent, interior_point, stochastic
@@ -796,7 +794,7 @@ def test_an_interrupted_fit_leaves_the_last_model(monkeypatch):
     def interrupt(*args, **kwargs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("margindist.estimators.ldm.interior_point.solve", interrupt)
+    monkeypatch.setattr(interior_point, "solve", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:, :2], y)
     assert pickle.dumps(vars(model)) == before
@@ -962,25 +960,3 @@ def test_relative_lambdas_need_a_finite_price():
     with pytest.raises(ValueError, match="must then be finite, got inf"):
         LDMClassifier(np.inf, 0.1, 0.1, lambda_scale="relative").fit(X, y)
     LDMClassifier(np.inf, 0.0, 0.0, lambda_scale="relative").fit(X, y)
-
-
-@pytest.mark.parametrize(("form", "expected"), [(np.asarray, "interior-point"), (sp.csr_array, "augmented-lagrangian")])
-def test_what_follows_passes_over_rows_of_many_columns(form, expected, rng, monkeypatch):
-    """Dense rows, many times as many as columns, are left to interior points, for a Gram matrix of BLAS is cheap."""
-    called = []
-
-    def recorded(name, solver):
-        def solve(*args):
-            called.append(name)
-            return solver.solve(*args)
-
-        return SimpleNamespace(solve=solve)
-
-    monkeypatch.setattr(ldm, "_FEW_COLUMNS", 10)
-    monkeypatch.setattr(ldm, "_FEW_OPERATIONS", 0)
-    monkeypatch.setattr(ldm, "_ON_ROWS", {name: recorded(name, solver) for name, solver in ldm._ON_ROWS.items()})
-    X = rng.random((400, 20))
-    y = X @ rng.standard_normal(20) + 0.5 * rng.standard_normal(400) > 0.0
-    model = LDMClassifier(1e4, 0.0, 0.0).fit(form(X), y)
-    assert called[:2] == ["coordinate-descent", expected]
-    assert model.duality_gap_ <= model.tol

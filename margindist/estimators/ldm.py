@@ -27,14 +27,13 @@ from margindist.estimators._problems import quietly
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.estimators._training_data import MatrixLike, RowsLike
 from margindist.objectives import LDM
+from margindist.solve import Case, begins_with, solve
 from margindist.solvers import (
     augmented_lagrangian,
     block_descent,
-    coordinate_descent,
     dual_coordinate_descent,
     interior_point,
     projected_newton,
-    separation,
     stochastic,
 )
 from margindist.solvers._kernel_certificate import hidden_by_rounding, kernel_gap, solve_in_space
@@ -42,47 +41,21 @@ from margindist.solvers._solution import (
     Options,
     Problem,
     Status,
-    certify,
-    conclude,
     hand_over,
-    rounding_floor,
-    with_bound,
 )
-from margindist.spaces.gram import gram_bytes, gram_of_rows
+from margindist.spaces.gram import gram_bytes
 from margindist.spaces.rows import (
-    DenseRows,
-    add_rows,
-    are_worth_passes,
     dense_matrix,
     n_columns,
     n_rows,
-    squares,
 )
 
-_ON_ROWS = {
-    "interior-point": interior_point,
-    "coordinate-descent": coordinate_descent,
-    "augmented-lagrangian": augmented_lagrangian,
-    "asgd": stochastic,
-}
 _ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
-_REFINE = "augmented-lagrangian"  # the one that gains most from a good start
-_AGAIN = "interior-point again"  # from where passes of coordinate descent ended
+_IN_PLACE = {"interior-point": interior_point, "augmented-lagrangian": augmented_lagrangian}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_ROWS_OF_SVM = 128  # the same without margin terms, where block descent needs but a few columns
 _FEW_ROWS_OF_HARD_MARGIN = 450  # the same where it is to be found out whether there is one
-_FEW_OPERATIONS = 3 * 10**7  # up to here an orthonormal basis of few rows costs next to nothing
 _MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
-_FEW_COLUMNS = 1000  # up to here a Gram matrix of the columns is cheaper than many passes over the rows
-_TALL = 10  # dense rows per column from which on that is true of more columns,
-_MOST_OF_TALL = 3000  # up to so many
-_PASSES_OF_REFINING = 600  # what it takes with many columns, about
-_SMALL_PRICE = 20.0  # C times the mean squared length of a row up to which passes are tried before interior points,
-_SMALL_BEND = 3000.0  # and LDM's curvature times that
-_SMALLER_BEND = 100.0  # the same where interior points cost hardly more than these passes,
-_FEW_PASSES = 22  # up to so many
-_FEWEST_PASSES, _PASSES_BY_PRICE = 4.0, 6.0  # that a price p takes: the first and the second times the root of p
-_COUPLED = 1.5  # times what a pass takes where margin terms tie the rows together: none of them rests
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 _PAPER_WIDTHS = tuple(f"{2.0**k:g}*mean-distance" for k in range(-2, 3))
@@ -341,19 +314,19 @@ class LDMClassifier(MarginClassifier):
         rngs = self._rng().spawn(len(self.classes_))
 
         def solve_all(space, starts):
-            self.solver_ = self._pick_solver(space)
+            self.solver_ = self._pick_solver(objective, space, data.weights)
             self._check_memory(space)
             self.certified_problem_ = space.certified
             threads = self._threads_per_problem()
 
-            def solve(k, signs, report):
+            def solve_one(k, signs, report):
                 problem = Problem(objective, space, signs, data.weights)
                 options = Options(self.tol, self.max_iter, rngs[k], report, threads)
                 found = self._solve(problem, options, starts[k] if starts else self._last_solution(k, space))
                 self._refuse_infeasible(found)
                 return found
 
-            return self._solve_each(solve, data.codes, X, y, space=space)
+            return self._solve_each(solve_one, data.codes, X, y, space=space)
 
         def gap(k, space, found):
             return kernel_gap(Problem(objective, space, self._sign_vectors(data.codes)[k], data.weights), found)
@@ -373,7 +346,7 @@ class LDMClassifier(MarginClassifier):
         if not wide:
             self._refuse_beyond_memory(3 * gram_bytes(columns), f"{columns} columns in partitions")
         objective = self._objective(survey["total_weight"])
-        solutions = _ON_ROWS[self.solver_].solve_in_place(place, objective, positives, options)
+        solutions = _IN_PLACE[self.solver_].solve_in_place(place, objective, positives, options)
         for solution in solutions:
             self._refuse_infeasible(solution)
         return solutions
@@ -384,7 +357,7 @@ class LDMClassifier(MarginClassifier):
 
     # ------------------------------------------------------------------ which way
 
-    def _pick_solver(self, space):
+    def _pick_solver(self, objective, space, weights):
         """Return the solver to use, or refuse one that cannot do what is asked."""
         if self.solver == "asgd" and np.isinf(self.C):
             raise ValueError(f"{type(self).__name__}: solver='asgd' needs a finite C, got inf.")
@@ -392,38 +365,14 @@ class LDMClassifier(MarginClassifier):
             return self.solver
         if space.n_columns is None:
             return "interior-point" if space.n_rows <= self._few_rows_of_kernel() else "block"
-        if space.n_columns <= _FEW_COLUMNS:
-            return "coordinate-descent" if self._few_passes_may_do(space.rows) else "interior-point"
-        few = space.n_rows**2 * space.n_columns <= _FEW_OPERATIONS
-        return "interior-point" if few else "coordinate-descent"
+        problem = Problem(objective, space.rows, None, weights)
+        return begins_with(self._case(problem, Options(self.tol, self.max_iter), "auto"))
 
     def _few_rows_of_kernel(self):
         """Return up to how many rows the features of a kernel are the better way."""
         if np.isinf(self.C):
             return _FEW_ROWS_OF_HARD_MARGIN
         return _FEW_ROWS_OF_SVM if self.lambda1 == self.lambda2 == 0.0 else _FEW_ROWS
-
-    def _few_passes_may_do(self, rows):
-        """Tell whether to try a few passes of coordinate descent before the interior point method.
-
-        They may be enough where a step is cheap: passes grow with C times the squared length of a row, and where margin
-        terms tie the rows together, with their curvature times that. They give up early where they are not enough. And
-        they are the better start where that method's own takes a large part of the rows.
-        """
-        if np.isinf(self.C) or not are_worth_passes(rows):
-            return False
-        if not interior_point.has_cheap_start(rows):
-            return True
-        squares(rows, lengths := np.empty(n_rows(rows)))
-        price = self.C * lengths.mean()
-        bend = self._objective(n_rows(rows)).bend * lengths.mean()
-        rival = interior_point.cost_in_passes(rows)
-        if rival > _FEW_PASSES:
-            return bool(price <= _SMALL_PRICE and bend <= _SMALL_BEND)
-        passes = _FEWEST_PASSES + _PASSES_BY_PRICE * np.sqrt(price)
-        if bend > 0.0:
-            passes *= _COUPLED
-        return bool(passes <= rival and bend <= _SMALLER_BEND)
 
     def _check_memory(self, space):
         """Refuse a fit that would take too much memory, before it starts."""
@@ -435,7 +384,7 @@ class LDMClassifier(MarginClassifier):
             self._refuse_beyond_memory(3 * gram_bytes(space.n_columns), f"{space.n_columns} columns")
 
     def _works_on_rows(self, space):
-        return self.solver_ in _ON_ROWS or space.n_columns is not None
+        return self.solver_ not in _ON_GRAM or space.n_columns is not None
 
     def _last_solution(self, k, space):
         """Return the solution of the last fit if warm starts are on and it has the shape of this problem's."""
@@ -458,16 +407,19 @@ class LDMClassifier(MarginClassifier):
             start = found if np.isfinite(found.objective) else None
             return self._solve_on_features(problem, options, start, tried=("block",))
         if space.factor() is None:
-            return self._solve_on_rows(problem._replace(space=space.rows), options, start)
+            return solve(self._case(problem._replace(space=space.rows), options, self.solver), start)
         return self._solve_on_features(problem, options, start)
 
     def _solve_on_features(self, problem, options, start, tried=()):
         """Solve one two-class problem on features of a kernel, and prove the solution for the kernel."""
         space = problem.space
         tighter = options._replace(tol=0.5 * self.tol)  # the proof for the kernel adds to the gap on the features
+        asked = self.solver
+        if asked in ("auto", *tried):  # features are known to be few only where somebody chose their number
+            asked = "interior-point" if space.n_columns is None else "auto"
 
         def solve_on(rows, start):
-            return self._solve_on_rows(problem._replace(space=rows), tighter, start, tried)
+            return solve(self._case(problem._replace(space=rows), tighter, asked, tried), start)
 
         attempts = [lambda best: solve_in_space(space, problem, lambda value: self.tol, solve_on, start)]
         if space.gram is not None and "block" not in tried:
@@ -479,106 +431,9 @@ class LDMClassifier(MarginClassifier):
             return None
         return block_descent.solve(problem._replace(space=problem.space.gram), options, best)
 
-    def _solve_on_rows(self, problem, options, start, tried=()):
-        """Call one solver; one that stalls hands over to the next that can take it."""
-        refined = []  # coefficients from which, or at which, refining has ended before
-        passes = []  # what coordinate descent found
-
-        def attempt(solver, best):
-            begin = start if best is None else best
-            known = begin is not None and np.isfinite(begin.objective)
-            if solver == "separation":
-                return None if known else self._separate(problem, options)
-            if solver == "no separation":  # the proof of it, and no start, for the paper's own algorithm
-                found = separation.solve(problem, options)
-                return found if found.status is Status.INFEASIBLE else None
-            if best is not None and known and rounding_floor(problem, best) > options.tol:
-                return None  # nobody can prove more
-            if solver != _REFINE:
-                if best is not None and not self._is_a_start(best, solver, problem.space):
-                    begin = None
-                asked = options
-                if self.solver == "auto" and solver == "coordinate-descent" and line_up[0] == solver:
-                    asked = options._replace(choices={"rival": rival(line_up[1])})
-                if solver == _AGAIN:  # from multipliers within their bounds, which its own start may lack
-                    return self._call("interior-point", problem, asked, passes[0]) if passes else None
-                found = self._call(solver, problem, asked, begin)
-                if solver == "coordinate-descent":
-                    passes.append(found)
-                return found
-            if begin is not None and any(begin.coef is coef for coef in refined):
-                return None
-            found = self._call(solver, problem, options, begin)
-            refined.extend([found.coef] if begin is None else [begin.coef, found.coef])
-            return found
-
-        def rival(solver):
-            return interior_point.cost_in_passes(problem.space) if solver == "interior-point" else _PASSES_OF_REFINING
-
-        line_up = [solver for solver in self._line_up(problem) if solver not in tried]
-        attempts = [functools.partial(attempt, solver) for solver in line_up]
-        unfinished = [Status.STALLED]
-        if self.max_iter is None:  # nobody asked for the limit
-            unfinished.append(Status.ITERATION_LIMIT)
-        return hand_over(attempts, options.tol, unfinished)
-
-    def _is_a_start(self, best, solver, rows):
-        """Tell whether another solver's point is a better start than the solver's own; without a bound it is not."""
-        if solver == "augmented-lagrangian":
-            return True
-        good = solver == "interior-point" and interior_point.has_cheap_start(rows)
-        return best.gap < (interior_point.SAMPLE_TOL if good else 1.0)
-
-    def _line_up(self, problem):
-        """Return the solvers to try in turn; the paper's own stay alone."""
-        objective = problem.objective
-        settled_first = objective.hard and self.max_iter is None and separation.affordable(problem.space)
-        if self.solver_ in ("dcd", "asgd"):
-            return ["no separation", self.solver_] if settled_first else [self.solver_]
-        sizes = {"interior-point": n_columns(problem.space), "block": n_rows(problem.space)}
-        affordable = [solver for solver in sizes if 3 * gram_bytes(sizes[solver]) <= self.cache_size * 1e6]
-        first = [self.solver_]
-        others = ["coordinate-descent", _REFINE, *sorted(affordable, key=sizes.get)]
-        quick = "interior-point" in affordable and (min(sizes.values()) <= _FEW_COLUMNS or _are_tall(problem.space))
-        if quick:  # and the one most likely to end it: products of the rows have fewer digits than the rows
-            others = ["interior-point", "coordinate-descent", _REFINE]
-            if self.solver_ == "interior-point" and not objective.hard:
-                others.insert(2, _AGAIN)
-        if settled_first:
-            first = ["separation", self.solver_]
-        elif objective.hard and (objective.bend or objective.pull):  # without them it would be the same problem
-            others.append("separation")
-        if objective.hard or not quick:
-            others.append(_REFINE)
-        return [*first, *(solver for solver in others if solver != self.solver_)]
-
-    def _call(self, solver, problem, options, start):
-        """Call one solver on rows; one that works on a Gram matrix gets that of the rows."""
-        if solver not in _ON_GRAM:
-            return _ON_ROWS[solver].solve(problem, options, start)
-        gram = gram_of_rows(problem.space, self.cache_size * 1e6)
-        found = _ON_GRAM[solver].solve(problem._replace(space=gram), options, start)
-        return self._on_columns(problem, found, options.tol)
-
-    def _separate(self, problem, options):
-        """Return some hard margin, or the proof that there is none: neither depends on the lambdas."""
-        if separation.affordable(problem.space):
-            return separation.solve(problem, options)
-        plain = problem._replace(objective=problem.objective._replace(lambda1=0.0, lambda2=0.0))
-        found = augmented_lagrangian.solve(plain, options)
-        if np.isinf(found.objective) and found.status is not Status.INFEASIBLE:
-            found = self._solve_on_rows(plain, options, None)
-        now = certify(problem, found.coef, found.dual)
-        return conclude(now._replace(n_iter=found.n_iter), options.tol, Status.STALLED)
-
-    def _on_columns(self, problem, found, tol):
-        """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
-        rows, signs = problem.space, problem.signs
-        w = add_rows(rows, np.arange(len(signs)), found.coef, np.zeros(n_columns(rows)))
-        now = certify(problem, w, found.dual)._replace(n_iter=found.n_iter)
-        if found.status is Status.INFEASIBLE:  # for the rows to prove: they have twice the digits of their products
-            return conclude(now, tol, Status.STALLED)
-        return conclude(with_bound(now, found.least), tol, found.status)
+    def _case(self, problem, options, asked, tried=()):
+        """Return what the driver's table is asked about."""
+        return Case(problem, options, asked, self.cache_size * 1e6, tried)
 
     def _refuse_infeasible(self, solution):
         if np.isinf(solution.objective) and np.isfinite(self.C):
@@ -663,7 +518,7 @@ class LDMClassifier(MarginClassifier):
             )
         data = self._validate_training_data(X, y, sample_weight, classes=classes, piece=True)
         space = self._space(data)
-        self.solver_ = self._pick_solver(space)
+        self.solver_ = "asgd"
         averages = self._go_on(space.rows, self._sign_vectors(data.codes), data.weights)
         if not np.isfinite(averages).all():
             raise self._digits_lost("the weights overflow")
@@ -690,12 +545,6 @@ class LDMClassifier(MarginClassifier):
         etas = [quietly(stochastic.calibrate, objective, rows, signs, weights, rng) for signs in problems]
         states = [stochastic.new_state(n_columns(rows)) for _ in problems]
         return _Stream(rng, etas, states, n_rows(rows), 0.0)
-
-
-def _are_tall(rows):
-    """Tell whether there are so many dense rows that a Gram matrix of their columns is cheaper than many passes."""
-    m, d = n_rows(rows), n_columns(rows)
-    return isinstance(rows, DenseRows) and _TALL * d <= m and d <= _MOST_OF_TALL
 
 
 def _objective(estimator, total_weight, C, lambda1, lambda2):

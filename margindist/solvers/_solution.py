@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from margindist.certificate import SHORTER, Ledger, relative
-from margindist.spaces.rows import scores, squares
 
 _ROUNDING = 1e-11  # relative error of an objective's value that is not in its gap, but matters beside other values
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
@@ -91,6 +90,7 @@ class Solution(NamedTuple):
     status: Status | None = None  # none until :func:`conclude` decides, unless infeasibility is proved
     extra: Mapping[str, Any] = {}  # what only one method has, by name; its docstring says what
     error: float = 0.0  # how far rounding can have taken the objective from its exact value; the gap includes it
+    rounding: float = 0.0  # what rounding alone would leave of the gap
 
     @property
     def least(self):
@@ -144,7 +144,9 @@ def certify(problem, coef, beta):
 def proved(bounds, beta):
     """Return weights and multipliers with what the ledger proves of them; no status yet, unless infeasible."""
     status = Status.INFEASIBLE if bounds.refuted else None
-    return Solution(bounds.coef, beta, bounds.value, bounds.gap, status=status, error=bounds.error)
+    return Solution(
+        bounds.coef, beta, bounds.value, bounds.gap, status=status, error=bounds.error, rounding=bounds.rounding
+    )
 
 
 def worthwhile_scale(objective, square, margins, weights):
@@ -167,23 +169,6 @@ def worthwhile_scale(objective, square, margins, weights):
             break
         best, least = scale, now
     return best if least < value(0.0) else 0.0
-
-
-def rounding_floor(problem, found):
-    """Return roughly the relative gap that rounding leaves of the best certificate near a solution.
-
-    A margin is off by about ε‖x‖‖w‖; the variance turns that into an error of the row's coefficient, and the sum of
-    the rows into an error of w̃. These errors are taken for independent of each other, which is on the low side.
-    """
-    objective, rows, signs, weights = problem
-    epsilon = np.finfo(float).eps
-    squares(rows, lengths := np.empty(len(signs)))
-    scores(rows, found.coef, z := np.empty(len(signs)))
-    z *= signs
-    errors = epsilon * np.sqrt(lengths) * np.linalg.norm(found.coef)
-    pulls = objective.dual_coef(found.dual, z, weights)
-    errors = objective.bend * weights / weights.sum() * errors + epsilon * np.abs(pulls)
-    return relative(0.5 * (errors**2 @ lengths), found.objective)
 
 
 def better(best, now):
