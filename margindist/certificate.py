@@ -195,6 +195,7 @@ class CertifiedPart(ABC):
         return {
             **self._value_sums(z, errors, about),
             "excess": objective.complementarity(beta, z, weights, errors),
+            "seen_excess": objective.complementarity(beta, z, weights),
             "dual": add_rows(rows, self._everything, self._given * dual, np.zeros(n_columns(rows))),
             "dual_size": sizes @ lengths,
             "mean_size": weights @ lengths,
@@ -252,15 +253,18 @@ def bounds_of(objective, w, sums, mean_row, total):
     """Return what the sums of :meth:`CertifiedPart.certify` over all rows prove of the weights."""
     value = objective.value_of(w @ w, sums, mean_row @ w)
     error = max(0.0, objective.error_of(sums) - _IMMATERIAL * abs(value))
-    astray = sums["dual_size"]
-    if objective.coupled:
-        astray = astray + objective.bend * np.sqrt(sums["square"] / total) * sums["mean_size"] / total
-    astray = gamma(sums["terms"] + _OF_A_DUAL_POINT) * astray + 2.0 * _UNIT * np.linalg.norm(w)
+    astray = _astray(objective, w, sums, total)
     apart = np.linalg.norm(residual_of(objective, w, sums, mean_row, total)) + astray
-    rounding = 0.5 * astray**2 + 2.0 * error
-    if objective.coupled:
-        rounding += 0.5 * objective.bend * sums["squared_errors"] / total
+    rounding = 0.5 * astray**2 + sums["excess"] - sums["seen_excess"] + 2.0 * error
     return Bounds(w, value, error, (0.5 * apart**2 + sums["excess"]) * _OWN, relative(rounding, value))
+
+
+def _astray(objective, w, sums, total):
+    """Return how far the sum of rows, less the weights, can be off."""
+    size = sums["dual_size"]
+    if objective.coupled:
+        size = size + objective.bend * np.sqrt(sums["square"] / total) * sums["mean_size"] / total
+    return gamma(sums["terms"] + _OF_A_DUAL_POINT) * size + 2.0 * _UNIT * np.linalg.norm(w)
 
 
 def residual_of(objective, w, sums, mean_row, total):

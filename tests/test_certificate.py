@@ -204,13 +204,13 @@ def test_the_ledger_computes_what_its_docstring_says(monkeypatch):
 MUTANTS = {
     "certificate": [
         ("gamma(n_terms(rows) + _OF_A_MARGIN) * sizes", "0.0 * sizes"),
-        ("astray = sums[\"dual_size\"]", "astray = 0.0"),
-        ("astray = astray + objective.bend", "astray = astray - objective.bend"),
+        ("size = sums[\"dual_size\"]", "size = 0.0"),
+        ("size = size + objective.bend", "size = size - objective.bend"),
         ("mean_row, total)) + astray", "mean_row, total)) - astray"),
         ("(0.5 * apart**2 + sums[\"excess\"])", "0.5 * apart**2"),
         ("(0.5 * apart**2 + sums[\"excess\"])", "sums[\"excess\"]"),
         ("(0.5 * apart**2 + sums[\"excess\"])", "(sums[\"excess\"] - 0.5 * apart**2)"),
-        ("* astray + 2.0 * _UNIT * np.linalg.norm(w)", "* astray"),
+        ("* size + 2.0 * _UNIT * np.linalg.norm(w)", "* size"),
         ("residual = sums[\"dual\"] - w", "residual = sums[\"dual\"] + w"),
         ("objective.complementarity(beta, z, weights, errors)", "objective.complementarity(beta, z, weights)"),
         ("error = max(0.0, objective.error_of(sums)", "error = 0.0 * max(0.0, objective.error_of(sums)"),

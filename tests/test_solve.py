@@ -91,3 +91,11 @@ def test_nobody_is_called_where_rounding_leaves_nothing_to_prove(monkeypatch):
 
 def test_settings_are_few():
     assert len(solve.Settings._fields) <= 12
+
+
+@pytest.mark.parametrize("lambda2", [0.0, 0.3, 0.9])
+@pytest.mark.parametrize("C", [1.0, 100.0, 1e4])
+def test_interior_points_begin_at_the_scale_of_the_margins(C, lambda2):
+    asked = case(400, 12, C).problem
+    found = interior_point.solve(asked._replace(objective=LDM(C, 0.0, lambda2 * C * 400)), Options(1e-6))
+    assert found.status is Status.OPTIMAL and found.n_iter <= 25

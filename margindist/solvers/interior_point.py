@@ -235,9 +235,9 @@ def _rounds(objective, options, start, seed, with_dual):
     mean_row = first["row"] / total
     second = first["gram"] / total if objective.bend > 0.0 else None
     Q, q = _quadratic(objective, mean_row, second)
-    guess, nearest, half, centre = start, np.inf, 1.0, 0.0  # without a guess: multiplier 0 at margin 1, U at margin -1
+    guess, nearest, half, centre = start, np.inf, _margin_scale(objective, Q, q, mean_row), 0.0
     if guess is None and first["rows"] > _SAMPLE_ABOVE and not objective.hard:
-        guess, nearest = yield from _guess_from_sample(Q, q, first["rows"], seed)
+        guess, nearest = yield from _guess_from_sample(Q, q, first["rows"], seed, half)
         half = nearest
     elif guess is not None:
         seen = yield Round("distances", (guess,), guess)
@@ -258,10 +258,21 @@ def _rounds(objective, options, start, seed, with_dual):
     return conclude(found._replace(n_iter=n_iter), options.tol, ended)
 
 
-def _guess_from_sample(Q, q, m, seed):
+def _margin_scale(objective, Q, q, mean_row):
+    """Return how far margins reach at first: to 1, or to the mean that a reward for it has them without a hinge.
+
+    With the other end of that range at multiplier U, and 1 at multiplier 0, the first parabolas are made.
+    """
+    if objective.pull == 0.0:
+        return 1.0
+    reach = mean_row @ cho_solve(_factorise(Q.copy()), q, check_finite=False)
+    return max(1.0, reach) if np.isfinite(reach) else 1.0
+
+
+def _guess_from_sample(Q, q, m, seed, half):
     """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
-    opened = yield Round("open_sample", (_sample_size(m, len(q)) / m, seed))
-    guess, _, _ = yield from _path(Q, q, opened, None, 1.0, 0.0, False, _ENOUGH * SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
+    opened = yield Round("open_sample", (_sample_size(m, len(q)) / m, seed, half))
+    guess, _, _ = yield from _path(Q, q, opened, None, half, 0.0, False, _ENOUGH * SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
     seen = yield Round("working_distances", (), guess)
     return guess, _merged_quantile(seen["sketch"], _NEAREST)
 
@@ -465,7 +476,7 @@ class HingePart(CertifiedPart):
             record["row"] = add_rows(rows, self._everything, signed, np.zeros(n_columns(rows)))
         return record
 
-    def open_sample(self, rows, fraction, seed):
+    def open_sample(self, rows, fraction, seed, half):
         """Work on some rows that stand for all of this part."""
         m = len(self._weights)
         rng = np.random.default_rng([seed, m])
@@ -474,7 +485,7 @@ class HingePart(CertifiedPart):
         self._pull, self._lost = np.zeros(n_columns(rows)), 0.0
         self._choose(rows, which, scale)
         self._sampled = True
-        return self._parabolas(rows, 1.0, 0.0)
+        return self._parabolas(rows, half, 0.0)
 
     def distances(self, rows, w):
         """Return a sketch of how far the margins are from 1."""
