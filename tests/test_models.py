@@ -713,6 +713,10 @@ def test_shapes_that_numpy_would_stretch_are_refused(tmp_path):
         save_model(model, path)
         forge(path, name, value)
         assert "is of the wrong shape" in refusal(path)
+    save_model(kernel, path)
+    flag = {"__module__": "builtins", "__class__": "str", "__loader__": "JsonNode", "content": "true"}
+    rewrite(path, lambda schema: attributes(of_class(schema, "LDMClassifier")).update(support_=flag))
+    assert "lacks what prediction needs" in refusal(path)
     save_model(linear, path)
     forge(path, "coef_", np.full((3, 4), 7, dtype=np.uint8).view(bool))
     assert "a flag is neither true nor false" in refusal(path)
