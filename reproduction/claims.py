@@ -16,11 +16,15 @@ _WORDS = {"yes": "Holds here", "no": "Does not hold here", "in part": "Holds in 
 
 
 class Verdict(NamedTuple):
-    """Whether a conclusion holds in our results ("yes", "no", "in part"), and the numbers that say so."""
+    """Whether a conclusion holds in our results ("yes", "no", "in part"), and the numbers that say so.
+
+    ``decides`` is what decides it in few words, where the reason has many.
+    """
 
     claim: str
     holds: str
     reason: str
+    decides: str = ""
 
     def __str__(self) -> str:
         return f"{self.claim}. {_WORDS[self.holds]}: {self.reason}"
@@ -82,7 +86,11 @@ def _counted(found: Findings, first: str, second: str, printed: tuple, claim: st
     wins, n = printed[0], sum(printed)
     return [Verdict(f"{claim} on {wins} of {n} data sets", _share(counts, printed), (
         f"wins, ties and losses are {_counts(counts)}, in print {_counts(printed)}."
-    ))]  # fmt: skip
+    ), _beside(counts, printed))]  # fmt: skip
+
+
+def _beside(counts, printed):
+    return f"{_counts(counts)} wins, ties, losses; printed {_counts(printed)}"
 
 
 def best_on(found: Findings, method: str, *, worst: bool = False) -> tuple[int, int]:
@@ -118,14 +126,14 @@ def _ldm_table(found: Findings) -> list[Verdict]:
         judged.append(Verdict(_won(printed["svm"]), _share(as_printed, printed["svm"]), (
             f"with C per sample, eq. 5 as printed, LDM has {_counts(as_printed)} wins, ties and losses against SVM "
             f"(printed {_counts(printed['svm'])}): {_tell_apart(as_printed)}."
-        )))  # fmt: skip
+        ), f"{_beside(as_printed, printed['svm'])}: {_tell_apart(as_printed).split(', for ')[-1]}"))  # fmt: skip
     mixed, fair = duel(found, "ldm-c-over-m", "svm"), duel(found, "ldm-c-over-m", "svm-c-over-m")
     if sum(mixed) and sum(fair):
         judged.append(Verdict("The same with C/m in the place of C", _share(fair, printed["svm"]), (
             f"LDM has {_counts(mixed)} against the SVM with C per sample and {_counts(fair)} against an SVM with the "
             f"same C/m: what the stronger regularisation gives, LDM's margin terms "
             f"{'also add to' if fair[0] > fair[2] else 'do not add to'}."
-        )))  # fmt: skip
+        ), f"{_counts(fair)} against an SVM with the same C/m, {_counts(mixed)} against one with C"))  # fmt: skip
     for rival, counts in printed.items():
         if rival != "svm":
             judged += _counted(found, "ldm", rival, counts, f"LDM is better than {found.labels[rival]}")
@@ -145,7 +153,7 @@ def _ldm_by_gradients(found: Findings) -> list[Verdict]:
     judged = [Verdict(_won(printed["svm"]), _share(first, printed["svm"]), (
         f"LDM by averaged stochastic gradients has {_counts(first)} wins, ties and losses against the SVM (printed "
         f"{_counts(printed['svm'])})."
-    ))]  # fmt: skip
+    ), _beside(first, printed["svm"]))]  # fmt: skip
     algorithm, terms = duel(found, "svm-asgd", "svm"), duel(found, "ldm-exact", "svm")
     both = duel(found, "ldm-asgd", "svm-asgd")
     if sum(algorithm) and sum(terms) and sum(both):
@@ -156,7 +164,7 @@ def _ldm_by_gradients(found: Findings) -> list[Verdict]:
             f"an SVM by the same gradients has {_counts(algorithm)} against the exact SVM, LDM solved exactly "
             f"{_counts(terms)}, and LDM {_counts(both)} against the SVM with both by gradients. The wins come with "
             f"{what}. Means of SVM, SVM by gradients, LDM by gradients, LDM exact: {gains}."
-        )))  # fmt: skip
+        ), f"an SVM by the same gradients has {_counts(algorithm)}, LDM solved exactly {_counts(terms)}"))  # fmt: skip
     for rival, counts in printed.items():
         if rival != "svm":
             judged += _counted(found, "ldm-asgd", rival, counts, f"LDM is better than {found.labels[rival]}")
@@ -184,7 +192,7 @@ def _against_all(found: Findings, label: str) -> list[Verdict]:
     judged = [Verdict(f"{label} is better than the others on most data sets", _share(tuple(ours), tuple(printed)), (
         f"wins, ties and losses against all others together are {_counts(ours)}, in print {_counts(printed)}; against "
         f"each, printed in brackets: {each}."
-    ))]  # fmt: skip
+    ), _beside(ours, printed))]  # fmt: skip
     subject = found.experiment.statistics.subject
     return judged + (_best(found, subject) if subject in found.experiment.summary.get("best", ()) else [])
 
@@ -346,17 +354,18 @@ def _counts_alike(counts):
 def _ends_of_lines(found: Findings) -> list[Verdict]:
     """The rows of the table that count on how many data sets each method is the best and the worst."""
     judged = []
-    for name in ("best", "worst"):
+    is_time = found.experiment.kind == "time"
+    for name, word in (("best", "fastest" if is_time else "best"), ("worst", "slowest" if is_time else "worst")):
         printed = found.experiment.summary[name]
         ours = {key: best_on(found, key, worst=name == "worst") for key in printed}
         if not all(n for _, n in ours.values()):
             continue
         first, first_printed = max(ours, key=lambda key: ours[key][0]), max(printed, key=printed.get)
         each = ", ".join(f"{found.labels[key]} {ours[key][0]} ({count})" for key, count in printed.items())
-        claim = f"{found.labels[first_printed]} is most often the {name}"
+        claim = f"{found.labels[first_printed]} is most often the {word}"
         judged.append(Verdict(claim, _holds(first == first_printed, False), (
-            f"on so many of {ours[first][1]} data sets each is the {name}, printed in brackets: {each}."
-        )))  # fmt: skip
+            f"on so many of {ours[first][1]} data sets each is the {word}, printed in brackets: {each}."
+        ), f"{found.labels[first]} is, on {ours[first][0]} of {ours[first][1]}"))  # fmt: skip
     return judged
 
 
@@ -488,7 +497,7 @@ def _right_of_in(found, pairs, reading):
                 f"on {right} of {n} data sets the curve of {names[subject]} lies right of "
                 f"that of {names[other]} (larger at more than half of the quantiles), on {left} to the left, "
                 f"and on {n - right - left} the two are alike."
-            )))  # fmt: skip
+            ), f"larger on {right} of {n} data sets, smaller on {left}, alike on {n - right - left}"))  # fmt: skip
     return judged
 
 

@@ -11,6 +11,7 @@ from margindist.runs.store import Store
 from reproduction.blocks import Block, html, listed, markdown, section
 from reproduction.claims import disagreements, verdicts
 from reproduction.consistency import inconsistencies
+from reproduction.data_pages import TABLES, data_page
 from reproduction.declarations import Experiment
 from reproduction.figures import draw
 from reproduction.findings import Findings, findings
@@ -64,6 +65,7 @@ def _paper_pages(chosen, results, output):
     done = {result.cell.experiment for result in results}
     found = [findings(experiment, results) for experiment in chosen if experiment.id in done]
     pages = {one.experiment.id: page_blocks(one, draw(one, output / "figures")) for one in found}
+    pages |= {name: data_page(name) for name in TABLES}
     pages["index"] = index_blocks(found, [experiment for experiment in chosen if experiment.id not in done])
     if (output / "study.md").exists():
         pages["index"].insert(
@@ -551,6 +553,8 @@ def index_blocks(found: Sequence[Findings], without: Sequence[Experiment] = ()) 
         "within one printed standard deviation. Wins, ties and losses: of the paper's method against all others "
         "together, by the paper's test."
     )))  # fmt: skip
+    described = ", ".join(f"[{title.partition(':')[0]}]({name}.md)" for name, (_, title) in TABLES.items())
+    blocks.append(Block("text", f"The data sets as the papers describe them, and as they are here: {described}."))
     if without:
         titles = "; ".join(experiment.title for experiment in without)
         blocks.append(Block("text", f"Without a result so far: {titles}."))
@@ -562,7 +566,8 @@ _HERE = {"yes": "holds", "no": "does not", "in part": "in part"}
 
 def _claim_row(found, verdict):
     place = f"[{found.experiment.title.partition(':')[0]}]({found.experiment.id}.md)"
-    return [place, verdict.claim, _HERE[verdict.holds], f"{share_of_cells(found):.0%}", verdict.reason.split(";")[0]]
+    decides = verdict.decides or verdict.reason.rstrip(".")
+    return [place, verdict.claim, _HERE[verdict.holds], f"{share_of_cells(found):.0%}", decides]
 
 
 def share_of_cells(found: Findings) -> float:

@@ -28,6 +28,7 @@ from margindist.runs.store import Cell, Result, Store
 from reproduction import figures, protocol
 from reproduction.claims import disagreements, duel, verdicts
 from reproduction.command import reproduce as command
+from reproduction.data_pages import TABLES, data_page
 from reproduction.declarations import experiments
 from reproduction.findings import findings
 from reproduction.protocol import evaluate, seeds_of, split_rows
@@ -406,7 +407,7 @@ def test_the_claims_on_times_are_held_against_each():
     assert quick.holds == "in part" and "6.0 times MAMC's time, MAMC_bsg no more than MAMC_bs" in quick.reason
     assert groups.holds == "in part"
     assert best.reason.endswith("MAMC_bs 0 (0), MAMC_bsg 0 (0), MAMC_b 0 (5), MAMC 1 (12), EMAMC 0 (0), L1 SVM 0 (0).")
-    assert worst.holds == "no" and worst.claim == "EMAMC is most often the worst"
+    assert worst.holds == "no" and worst.claim == "EMAMC is most often the slowest"
 
 
 def test_warnings_and_cells_that_did_not_run_are_said_once_each():
@@ -486,6 +487,13 @@ def test_nothing_is_missing_in_silence():
     assert "- heart: not run so far, of 30 splits SVM 30" in page
 
 
+def test_the_papers_tables_of_data_sets_have_pages():
+    pages = {name: markdown(data_page(name)) for name in TABLES}
+    assert "| heart | 270 x 9, 2 | 270 x 13, 2 |" in pages["ldm-table-1"]
+    assert "32 data sets" in pages["ldm-table-1"] and "22 data sets" in pages["mcodm-table-1"]
+    assert "| sector | 9,619 x 55,197, 105 | – | No copy was found" in pages["mcodm-table-1"]
+
+
 def test_every_figure_and_table_has_verdicts():
     assert all(experiment.verdict for experiment in experiments().values())
 
@@ -534,10 +542,12 @@ def test_reports_of_every_kind_are_written_with_their_figures(monkeypatch, tmp_p
             for method in methods:
                 store.record(evaluate(Cell(experiment, line, method, 0)))
     written = write_reports(tmp_path / "results.sqlite", select([]), tmp_path)
-    assert {path.name for path in written} == {f"{name}.{end}" for name in [*names, "index"] for end in ("md", "html")}
+    pages = [*names, *TABLES, "index"]
+    assert {path.name for path in written} == {f"{name}.{end}" for name in pages for end in ("md", "html")}
     figures = {path.stem for path in (tmp_path / "figures").iterdir()}
     assert figures >= {
         "ldm-figure-1",
+        "ldm-figure-1-geometric",
         "ldm-figure-3",
         "mamc-table-3",
         "pumma-figure-3",
