@@ -87,12 +87,19 @@ __all__ = [
     "solve_gram",
 ]
 
-_PATIENCE = 30  # steps of conjugate gradients, and more the more there could be, that do not halve the residual
-_FACTOR_PATIENCE = 10  # the same with a factor of the matrix: without rounding, one step would do
-_REFINEMENTS = 5  # corrections of a solution at most
-_MOST_PRODUCTS = 1000
-_LARGEST_FACTOR = 5000  # order above which no factor preconditions conjugate gradients (200 MB)
-_STRIP_VALUES = 2**22  # transformed features in memory at a time
+
+class Settings(NamedTuple):
+    """When conjugate gradients and corrections end."""
+
+    patience: int = 30  # steps of conjugate gradients, and more the more there could be, that do not halve the residual
+    factor_patience: int = 10  # the same with a factor of the matrix: without rounding, one step would do
+    refinements: int = 5  # corrections of a solution at most
+    most_products: int = 1000
+    largest_factor: int = 5000  # order above which no factor preconditions conjugate gradients (200 MB)
+    strip_values: int = 2**22  # transformed features in memory at a time
+
+
+SETTINGS = Settings()
 
 
 class Path(NamedTuple):
@@ -132,7 +139,7 @@ def solve_columns(problem, options):
     point = _ColumnPoint(rows, targets, objective.prices(weights), metric, mean, target_means, np.sqrt(lengths))
     t = solve(g)
     found = point.certify(t)
-    for _ in range(_REFINEMENTS):
+    for _ in range(SETTINGS.refinements):
         if np.all(found.gaps <= tol):
             break
         refined = found.improved(point.certify(found.t - objective.ridge * solve(found.off)))
@@ -172,7 +179,7 @@ def solve_gram(problem, options):
     if features is not None:
         point = _FeaturePoint(problem._replace(space=features))
     found = point.certify(*_remove_bias(solved, fit_bias))
-    for _ in range(_REFINEMENTS):
+    for _ in range(SETTINGS.refinements):
         if np.all(found.gaps <= tol):
             break
         change = system.solve(system.ridge[:, None] * found.off)
@@ -226,15 +233,15 @@ def solve(problem, options, start=None):
     Solution; the bias, if any, is the last coefficient
     """
     feature_weights, shared = options.chosen(feature_weights=None, shared=None)
-    tol, max_iter, report = options.tol, options.limit(_MOST_PRODUCTS), options.report
+    tol, max_iter, report = options.tol, options.limit(SETTINGS.most_products), options.report
     features = _Features(problem, feature_weights, {} if shared is None else shared)
     precondition = features.diagonal_inverse()
-    factor_at = max(_PATIENCE, features.factor_cost())  # products
+    factor_at = max(SETTINGS.patience, features.factor_cost())  # products
     w, n_iter, ended, found = np.zeros(features.size()), 0, Status.OPTIMAL, None
     # Without rounding, as many steps as there are rows or columns, whichever are fewer, and one more would do.
-    patience = _PATIENCE + min(n_rows(features.rows), n_columns(features.rows))
+    patience = SETTINGS.patience + min(n_rows(features.rows), n_columns(features.rows))
     restarts = 0
-    while restarts < _REFINEMENTS:  # the recurrence drifts by rounding: start again from where it led
+    while restarts < SETTINGS.refinements:  # the recurrence drifts by rounding: start again from where it led
         errors, _ = features.errors(w)
         residual = features.transposed(features.prices * errors) - w
         steps = conjugate_gradients(features.product, residual, precondition, w)
@@ -256,7 +263,7 @@ def solve(problem, options, start=None):
             factor_at = np.inf
             with contextlib.suppress(LinAlgError):  # the diagonal will have to do
                 precondition = features.factor_inverse()
-                patience = _FACTOR_PATIENCE
+                patience = SETTINGS.factor_patience
             continue
         now = features.certify(w.copy())
         nearer = found is None or now.gap * now.objective < 0.5 * found.gap * found.objective
@@ -284,7 +291,7 @@ def path_columns(problem, metric=None):
     coefs = np.einsum("ij,jc,jt->cti", V, inverse, moments, optimize=True)
     biases = target_means - coefs @ mean
     loo_scores = np.empty((len(objectives), *targets.shape))
-    strip = max(1, _STRIP_VALUES // V.shape[0])
+    strip = max(1, SETTINGS.strip_values // V.shape[0])
     for start in range(0, n_rows(rows), strip):
         part = slice(start, start + strip)
         Z = products(row_range(rows, start, min(start + strip, n_rows(rows))), V) - mean @ V
@@ -383,7 +390,7 @@ class _Features:
             order, making = d, gram_operations(self.rows)
         else:
             order, making = m, self._inner_cost()
-        return (making + order**3 / (3.0 * BLAS)) / (2.0 * sweeps) if order <= _LARGEST_FACTOR else np.inf
+        return (making + order**3 / (3.0 * BLAS)) / (2.0 * sweeps) if order <= SETTINGS.largest_factor else np.inf
 
     def _inner_cost(self):
         """Return what the inner products of all rows cost, in operations on stored values, at most."""

@@ -42,6 +42,8 @@ leaves the range of blocks that were stepped to. Everywhere else quasi-Newton st
 last word.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from margindist.certificate import relative
@@ -64,15 +66,22 @@ from margindist.solvers._class_blocks import (
 from margindist.solvers._solution import Solution, Status, gap_to_reach, worthwhile_scale
 from margindist.spaces.rows import add_entries, class_scores, n_columns, n_rows, row_add_outer, row_scores, squares
 
-_ROOM = 4  # classes a block has room for at first
-_ROUGH = 0.05  # gap of the first round: its upper side is not the one that counts
-_INEXACT = 0.3  # of the decrease by the last round: how exact the next one has to be
-_CYCLE = 8  # passes over the rows that still move between two looks at the gap
-_QUIET = 0.1  # rows that move less than this share of the largest move rest until then
-_PATIENCE = 200  # passes of a round before it is asked whether the limit is in reach
-_BEYOND = 3.0  # times the passes that are left: what takes more is out of reach, also if the gap falls faster one day
-_LAST_PASSES = 300  # where quasi-Newton steps got nowhere
-_LARGEST_SCORES = 2 * 10**7  # rows times classes whose scores are held
+
+class Settings(NamedTuple):
+    """How passes and rounds are made, and when they end."""
+
+    room: int = 4  # classes a block has room for at first
+    rough: float = 0.05  # gap of the first round: its upper side is not the one that counts
+    inexact: float = 0.3  # of the decrease by the last round: how exact the next one has to be
+    cycle: int = 8  # passes over the rows that still move between two looks at the gap
+    quiet: float = 0.1  # rows that move less than this share of the largest move rest until then
+    patience: int = 200  # passes of a round before it is asked whether the limit is in reach
+    beyond: float = 3.0  # times the passes that are left: what takes more is out of reach
+    last_passes: int = 300  # where quasi-Newton steps got nowhere
+    largest_scores: int = 2 * 10**7  # rows times classes whose scores are held
+
+
+SETTINGS = Settings()
 
 
 def solve(problem, options, start=None):
@@ -108,7 +117,7 @@ def solve(problem, options, start=None):
     for name in order:
         limit = options.limit() - n_iter
         if best is not None and name == "coordinate-descent":
-            limit = min(limit, _LAST_PASSES)
+            limit = min(limit, SETTINGS.last_passes)
         asked = options._replace(max_iter=limit, choices={"outer": outer})
         found = ways[name](problem, asked, start)
         if outer != "paper":
@@ -124,7 +133,7 @@ def solve(problem, options, start=None):
 def _order(problem):
     """Return the two ways, the one to begin with first, or the only one where scores of all rows cannot be held."""
     rows, n_classes = problem.space, int(problem.signs.max()) + 1
-    if n_rows(rows) * n_classes > _LARGEST_SCORES:
+    if n_rows(rows) * n_classes > SETTINGS.largest_scores:
         return ["coordinate-descent"]
     if n_columns(rows) > n_rows(rows):
         return ["coordinate-descent", "newton"]
@@ -170,7 +179,7 @@ def _run_rounds(problem, options, start):
     if as_printed and upper is None:
         upper = np.full(len(codes), -1, np.int32), np.zeros(len(codes))
     best, history, status = None, [], Status.ITERATION_LIMIT
-    inner = max(tol, _ROUGH) if concave else tol
+    inner = max(tol, SETTINGS.rough) if concave else tol
     while True:
         began_at = W.copy()
         # A concave round's upper side touches the true objective at the last weights: no better round ends above it.
@@ -204,7 +213,7 @@ def _run_rounds(problem, options, start):
             status = Status.SETTLED if decrease >= 0.0 else Status.NO_LONGER_IMPROVES
             break
         if concave and np.isfinite(decrease):  # a round need not be more exact than what the next one gains
-            inner = max(tol, min(inner, _INEXACT * decrease))
+            inner = max(tol, min(inner, SETTINGS.inexact * decrease))
         upper, changed = _upper_side(rows, losses, blocks, W, concave)
         if changed == 0 and exact:
             status = Status.NOTHING_CHANGED
@@ -217,7 +226,7 @@ def _run_rounds(problem, options, start):
 def _begin(rows, losses, start, W, concave):
     """Return the blocks to start from and their upper side; fill W. The β of another rule is forgotten."""
     if start is None or start.dual is None:
-        return empty_blocks(len(losses.codes), min(losses.n_classes - 1, _ROOM)), None
+        return empty_blocks(len(losses.codes), min(losses.n_classes - 1, SETTINGS.room)), None
     blocks = copy(start.dual)
     if concave != (blocks.rival[0] >= 0):
         blocks.beta[:] = 0.0
@@ -270,11 +279,11 @@ class _CoordinateDescent:
         while True:
             order = self.rng.permutation(m)
             first = 0.0
-            for _ in range(_CYCLE):
+            for _ in range(SETTINGS.cycle):
                 blocks, used, moved, left = _pass(rows, losses, blocks, rivals, W, order, used, quiet)
                 visited += len(order)
                 first = first or moved
-                quiet = _QUIET * moved
+                quiet = SETTINGS.quiet * moved
                 order = self.rng.permutation(order[:left])
                 if left == 0 or moved < 0.1 * first:
                     break
@@ -290,12 +299,12 @@ class _CoordinateDescent:
     def _is_slow(self, looks, tol):
         """Tell whether, as the gap fell since the round was half as old, passes would take more than there may be."""
         passes, gap = looks[-1]
-        if passes < _PATIENCE:
+        if passes < SETTINGS.patience:
             return False
         earlier, wider = next(look for look in reversed(looks) if 2 * look[0] <= passes or look is looks[0])
         if earlier == passes or gap >= wider:
             return True
-        most = _BEYOND * (self.max_iter - self.n_iter)
+        most = SETTINGS.beyond * (self.max_iter - self.n_iter)
         return np.log(gap / tol) * (passes - earlier) > most * np.log(wider / gap)
 
 

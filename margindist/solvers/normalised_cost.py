@@ -14,6 +14,8 @@ until the cost falls by Armijo's condition (one that finds no such step tries th
 accepted steps never increases, so the end is never worse than the start.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from margindist.compilation import njit
@@ -21,10 +23,17 @@ from margindist.objectives import row_cost
 from margindist.solvers._solution import Solution, Status
 from margindist.spaces.rows import add_rows, n_columns, n_rows, row_dot, squares
 
-_MOST_STEPS = 1000
-_MEMORY = 10  # pairs the curvature estimate rests on
-_SUFFICIENT = 1e-4  # fraction of the promised decrease that a step must keep
-_HALVINGS = 40
+
+class Settings(NamedTuple):
+    """How a step is found."""
+
+    most_steps: int = 1000
+    memory: int = 10  # pairs the curvature estimate rests on
+    sufficient: float = 1e-4  # fraction of the promised decrease that a step must keep
+    halvings: int = 40
+
+
+SETTINGS = Settings()
 
 
 class _Cost:
@@ -97,7 +106,7 @@ def solve(problem, options, start=None):
     w = _on_sphere(mean_direction(*problem[1:]) if start is None else start.coef)
     history, pairs, status = [cost.value(w)], [], Status.ITERATION_LIMIT
     gradient = cost.gradient(w)
-    for _ in range(options.limit(_MOST_STEPS)):
+    for _ in range(options.limit(SETTINGS.most_steps)):
         moved = _search(cost, w, history[-1], gradient, pairs)
         if moved is None and pairs:
             pairs = []
@@ -133,10 +142,10 @@ def _search(cost, w, value, gradient, pairs):
     if not slope < 0.0:
         return None
     length = 1.0 if pairs else 0.1 / np.linalg.norm(direction)
-    for _ in range(_HALVINGS):
+    for _ in range(SETTINGS.halvings):
         ahead = _on_sphere(w + length * direction)
         found = cost.value(ahead)
-        if found <= value + _SUFFICIENT * length * slope and found < value:
+        if found <= value + SETTINGS.sufficient * length * slope and found < value:
             return ahead, found
         length *= 0.5
     return None
@@ -145,7 +154,7 @@ def _search(cost, w, value, gradient, pairs):
 def _remember(pairs, step, change):
     if step @ change > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
         pairs.append((step, change, 1.0 / (step @ change)))
-        del pairs[:-_MEMORY]
+        del pairs[: -SETTINGS.memory]
 
 
 def _quasi_newton(gradient, pairs):

@@ -49,15 +49,21 @@ from margindist.spaces.rows import (
     row_dot,
 )
 
-_MOST_ROUNDS = 100
-_ALWAYS_GRAM, _NEVER_GRAM = 200, 4000  # columns up to which, and beyond which, the choice does not look at the rows
-_STEPS_A_FACTOR = (
-    2000  # d³ operations of a factor that cost as much as one operation of the conjugate gradients of a round
-)
-_FEW_OPERATIONS = 10**8  # up to here an orthonormal basis of few rows costs next to nothing
-_FINE = 1e-12  # pivots of a kernel's features, relative to the largest
-_RESIDUAL = 1e-12  # relative residual at which conjugate gradients stop
-_CONJUGATE_STEPS = 2000
+
+class Settings(NamedTuple):
+    """How rounds solve their systems."""
+
+    most_rounds: int = 100
+    always_gram: int = 200  # columns up to which the choice of a system does not look at the rows,
+    never_gram: int = 4000  # and beyond which it does not either
+    steps_a_factor: int = 2000  # d³ operations that cost what one of a round of conjugate gradients does
+    few_operations: int = 10**8  # up to here an orthonormal basis of few rows costs next to nothing
+    fine: float = 1e-12  # pivots of a kernel's features, relative to the largest
+    residual: float = 1e-12  # relative residual at which conjugate gradients stop
+    conjugate_steps: int = 2000
+
+
+SETTINGS = Settings()
 
 
 class Features(NamedTuple):
@@ -81,7 +87,7 @@ class Features(NamedTuple):
 
 def features_of(space, weights):
     """Return the rows of a linear space as they are, those of a kernel's with a diagonal second moment."""
-    factor = space.factor(_FINE)
+    factor = space.factor(SETTINGS.fine)
     if factor is None:
         return Features(space.rows, weights)
     spectrum, vectors = eigh(factor.features.T @ (weights[:, None] * factor.features))
@@ -123,7 +129,7 @@ def solve(problem, options, start=None):
     w, z, theta = _upright(rows, signs, weights, w)
     history = [objective.value(z, weights)]
     anchor, anchor_round, status = w, 0, Status.ITERATION_LIMIT
-    for k in range(1, options.limit(_MOST_ROUNDS) + 1):
+    for k in range(1, options.limit(SETTINGS.most_rounds) + 1):
         active = z < theta
         active_system.activate(active)
         last, w = w, _normalise(active_system.solve(w, theta) + push)
@@ -148,7 +154,7 @@ def solve(problem, options, start=None):
 def _span_is_small(rows):
     """Tell whether rows are so few beside many columns that their coordinates in a basis of their span are cheap."""
     m, d = n_rows(rows), n_columns(rows)
-    return m < d and d > _ALWAYS_GRAM and m * m * d <= _FEW_OPERATIONS
+    return m < d and d > SETTINGS.always_gram and m * m * d <= SETTINGS.few_operations
 
 
 def _solve_in_span(problem, options):
@@ -184,7 +190,7 @@ def solve_grid(problem, options):
         Coefficients, of length one.
     """
     objectives, rows, signs, weights = problem
-    tol, max_iter = options.tol, options.limit(_MOST_ROUNDS)
+    tol, max_iter = options.tol, options.limit(SETTINGS.most_rounds)
     X = rows.X
     pull = X.T @ (weights * signs)
     w, z, theta = _upright(rows, signs, weights, _normalise(pull))
@@ -380,7 +386,9 @@ def _mean_margin(rows, signs, weights, w, margins):
 def _choose_system(rows, system):
     if system == "auto":
         d = n_columns(rows)
-        cheap = d <= _ALWAYS_GRAM or (d <= _NEVER_GRAM and d**3 <= _STEPS_A_FACTOR * n_stored(rows))
+        cheap = d <= SETTINGS.always_gram or (
+            d <= SETTINGS.never_gram and d**3 <= SETTINGS.steps_a_factor * n_stored(rows)
+        )
         system = "gram" if cheap else "rows"
     return _GramSystem if system == "gram" else _RowSystem
 
@@ -439,11 +447,11 @@ class _RowSystem(_ActiveSystem):
 
     def _solve(self, right, start):
         """Take conjugate gradient steps, with the proximal term as preconditioner, from the last coefficients on."""
-        enough = _RESIDUAL * np.linalg.norm(right)
+        enough = SETTINGS.residual * np.linalg.norm(right)
         lacking = right - self._product(start)
         steps = conjugate_gradients(self._product, lacking, lambda residual: residual / self.prox, start.copy())
         for n_steps, (v, residual, _, _) in enumerate(steps):
-            if n_steps == _CONJUGATE_STEPS or np.linalg.norm(residual) <= enough:
+            if n_steps == SETTINGS.conjugate_steps or np.linalg.norm(residual) <= enough:
                 return v
 
     def _product(self, v):

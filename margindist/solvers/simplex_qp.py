@@ -18,18 +18,27 @@ Z'D⁻¹Z, for rows Z of few columns. Near a solution with λ = 0 the matrix bec
 rows that share the weight; there ρEE' is added to it, which changes no step, because steps keep the sums E'γ.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from margindist.solvers._solution import Solution, Status, conclude
 from margindist.spaces.rows import add_rows, gram, n_columns, n_rows, scores, squares
 
-_MOST_ITERATIONS = 100
-_SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
-_NEGLIGIBLE = (1e-3, 1e-5, 1e-7, 0.0)  # shares of the largest entry below which entries become zero, if the gap allows
-_NO_DISTANCE = 1e-10  # squared distance, relative to the data, that counts as none
-_PATIENCE = 5  # iterations without a smaller gap after which rounding is taken to be all that is left
-_VANISHING = 1e-6  # entries of D below this share of Q's size, beside which rounding of Q counts
+
+class Settings(NamedTuple):
+    """How steps are taken, and what counts as nothing."""
+
+    most_iterations: int = 100
+    shorten: float = 0.995  # fraction of the way to the boundary that a step goes
+    negligible: tuple = (1e-3, 1e-5, 1e-7, 0.0)  # shares of the largest entry that become zero, if the gap allows
+    no_distance: float = 1e-10  # squared distance, relative to the data, that counts as none
+    patience: int = 5  # iterations without a smaller gap after which rounding is taken to be all that is left
+    vanishing: float = 1e-6  # entries of D below this share of Q's size, beside which rounding of Q counts
+
+
+SETTINGS = Settings()
 
 
 def solve(problem, options, start=None):
@@ -51,11 +60,11 @@ def solve(problem, options, start=None):
         the "intercept".
     """
     objective, data, signs, weights = problem
-    tol, max_iter, report = options.tol, options.limit(_MOST_ITERATIONS), options.report
+    tol, max_iter, report = options.tol, options.limit(SETTINGS.most_iterations), options.report
     classes = np.column_stack([signs > 0, signs < 0]).astype(float)
     quadratic = (_GramMatrix if isinstance(data, np.ndarray) else _FewColumns)(data, signs, classes)
     gamma, n_iter, ended = _minimise(objective, quadratic, classes, weights, tol, max_iter, report)
-    for share in _NEGLIGIBLE:
+    for share in SETTINGS.negligible:
         kept = np.where(gamma > share * (classes @ (classes * gamma[:, None]).max(axis=0)), gamma, 0.0)
         kept /= classes @ (classes.T @ kept)
         image = quadratic.apply(kept)
@@ -64,7 +73,7 @@ def solve(problem, options, start=None):
             break
     halfway = -0.5 * (kept @ (signs * image))
     found = Solution(signs * kept, None, value, gap, n_iter, extra={"intercept": halfway})
-    if value <= _NO_DISTANCE * quadratic.size:
+    if value <= SETTINGS.no_distance * quadratic.size:
         return found._replace(status=Status.OVERLAPPING)
     return conclude(found, tol, ended)
 
@@ -91,7 +100,7 @@ def _minimise(objective, quadratic, classes, weights, tol, max_iter, report):
             d_gamma, d_nu, d_z = _direction(objective, quadratic, classes, weights, gamma, nu, z, slope)
         except np.linalg.LinAlgError:  # near a solution with lam = 0 rounding may leave a singular matrix
             return best, k, Status.STALLED
-        length = min(1.0, _SHORTEN * min(_reach(gamma, d_gamma), _reach(z, d_z)))
+        length = min(1.0, SETTINGS.shorten * min(_reach(gamma, d_gamma), _reach(z, d_z)))
         gamma, z, nu = gamma + length * d_gamma, z + length * d_z, nu + length * d_nu
         image = quadratic.apply(gamma)
         slope = objective.slope(gamma, image, weights)
@@ -100,9 +109,9 @@ def _minimise(objective, quadratic, classes, weights, tol, max_iter, report):
             best, best_distance, best_at = gamma, gap * value, k
         if report is not None and report(k, gamma, value, gap):
             return gamma, k, Status.STOPPED
-        if gap <= 0.1 * tol or value <= _NO_DISTANCE * quadratic.size:
+        if gap <= 0.1 * tol or value <= SETTINGS.no_distance * quadratic.size:
             return gamma, k, Status.STALLED  # the caller's certificate makes it better than that
-        if k - best_at >= _PATIENCE or not np.isfinite(gap):
+        if k - best_at >= SETTINGS.patience or not np.isfinite(gap):
             return best, k, Status.STALLED
     return best, k, Status.ITERATION_LIMIT
 
@@ -150,7 +159,7 @@ class _GramMatrix:
         """Return what solves with ``2Q + ρEE' + diag``."""
         whole = 2.0 * self.matrix
         whole.flat[:: len(whole) + 1] += diagonal
-        if diagonal.min() < _VANISHING * self.size:
+        if diagonal.min() < SETTINGS.vanishing * self.size:
             whole += 2.0 * self.size * (self.classes @ self.classes.T)
         factor = cho_factor(whole, lower=True, overwrite_a=True, check_finite=False)
         return lambda right: cho_solve(factor, right, check_finite=False)
@@ -181,7 +190,7 @@ class _FewColumns:
         ``½ρEE'`` is what two more columns add to Q. Where the diagonal vanishes, the identity subtracts nearly equal
         numbers; two steps of iterative refinement bring the lost digits back.
         """
-        vanishing = diagonal.min() < _VANISHING * self.size
+        vanishing = diagonal.min() < SETTINGS.vanishing * self.size
         more = np.sqrt(self.size) * self.classes if vanishing else self.classes[:, :0]
         d, scales = n_columns(self.rows), 1.0 / diagonal
 
