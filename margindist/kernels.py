@@ -89,8 +89,26 @@ class Kernel(NamedTuple):
 
     def _given(self, X, Y):
         values = X if self.is_precomputed else self.name(X, Y)
-        values = values.toarray() if sp.issparse(values) else values
-        return np.asarray(values, dtype=np.float64) + (self.bias or 0.0)
+        values = np.asarray(values.toarray() if sp.issparse(values) else values)
+        if not self.is_precomputed:
+            _check_values(values, (X.shape[0], Y.shape[0]))
+        return values.astype(np.float64, copy=False) + (self.bias or 0.0)
+
+
+def _check_values(values, shape):
+    """Raise an error if what a function of the user's returned is no matrix of kernel values."""
+    if values.shape != shape:
+        fault = f"one of shape {values.shape}"
+    elif values.dtype.kind not in "biuf":
+        fault = f"one of {values.dtype}"
+    elif not np.isfinite(values).all():
+        fault = "one with values that are not finite"
+    else:
+        return
+    raise ValueError(
+        f"kernel: expected from the function k(X, Y) a matrix of real numbers of shape {shape}, with a row for each "
+        f"row of X and a column for each row of Y, got {fault}."
+    )
 
 
 def gamma_per_feature(text):

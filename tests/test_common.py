@@ -314,3 +314,62 @@ def test_many_labels_are_found_without_sorting_them(labels):
     expected, places = np.unique(y, return_inverse=True)
     assert np.array_equal(found, expected) and np.array_equal(codes, places)
     assert distinct(np.append(y.astype(float), np.nan))[0] is None
+
+
+KERNEL_CLASSIFIERS = [one for one in CLASSIFIERS if "kernel" in one.get_params()]
+every_kernel_classifier = pytest.mark.parametrize("classifier", KERNEL_CLASSIFIERS, ids=repr)
+
+
+def _kernel_case():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 3))
+    return X, (X[:, 0] > 0).astype(int)
+
+
+@every_kernel_classifier
+@pytest.mark.parametrize("kind", [np.asarray, sp.csr_matrix])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning", "ignore:.*negative eigenvalues")
+def test_asymmetric_kernel_values_are_refused(classifier, kind):
+    X, y = _kernel_case()
+    gram = X @ X.T + np.eye(60)
+    model = clone(classifier).set_params(kernel="precomputed")
+    rounded = gram.astype(np.float32)
+    rounded[1, 2] *= 1 + 1e-7
+    model.fit(kind(rounded), y)
+    gram[40, 3] += 0.5
+    with pytest.raises(
+        ValueError, match=r": expected symmetric kernel values, got k\(x, z\) and k\(z, x\) that differ by"
+    ):
+        model.fit(kind(gram), y)
+
+
+@every_kernel_classifier
+@pytest.mark.parametrize(
+    ("kernel", "words"),
+    [
+        (lambda X, Y: X @ Y.T + 1j, "got one of complex128"),
+        (lambda X, Y: (X @ Y.T)[:, :2], r"got one of shape \(\d+, 2\)"),
+        (lambda X, Y: 1.0, r"got one of shape \(\)"),
+        (lambda X, Y: np.full((len(X), len(Y)), np.nan), "values that are not finite"),
+        (lambda X, Y: X[:, :1] + 0 * (X @ Y.T), "expected symmetric kernel values"),
+    ],
+    ids=["complex", "narrow", "number", "nan", "asymmetric"],
+)
+def test_functions_that_are_no_kernels_are_refused(classifier, kernel, words):
+    X, y = _kernel_case()
+    with pytest.raises(ValueError, match=words):
+        clone(classifier).set_params(kernel=kernel).fit(X, y)
+
+
+@pytest.mark.parametrize("classifier", [one for one in CLASSIFIERS if "n_jobs" in one.get_params()], ids=repr)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_scores_have_the_same_bits_for_any_number_of_jobs(classifier):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(300, 6))
+    y = (X[:, 0] > 0).astype(int) + (X[:, 1] > 0.3)
+    model = clone(classifier)
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
+    expected = model.fit(X, y).decision_function(X)
+    for n_jobs in (2, 2, 3):
+        assert np.array_equal(model.set_params(n_jobs=n_jobs).fit(X, y).decision_function(X), expected)

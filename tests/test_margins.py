@@ -27,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from margindist import LDMClassifier, MSVMAvClassifier, ODMClassifier, PUMMAClassifier
+from margindist import LDMClassifier, LDMClassifierCV, MSVMAvClassifier, ODMClassifier, PUMMAClassifier
 from margindist.datasets import Partitions
 from margindist.margins import (
     MarginDistributionDisplay,
@@ -616,3 +616,15 @@ def test_a_label_that_the_model_does_not_know_is_named(model_and_rows):
     y = np.where(np.arange(1200) == 700, "c", y)
     with pytest.raises(ValueError, match=r"partition 2: the label 'c' is not among the classes \['a', 'b'\]"):
         PartitionMargins(model, Partitions.from_arrays(X, y, rows_per_partition=300))
+
+
+def test_the_leave_one_out_bound_knows_the_unit_of_the_lambdas():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(80, 3))
+    y = (X[:, 0] + 0.5 * rng.normal(size=80) > 0).astype(int)
+    relative = LDMClassifier(C=2.0, lambda1=0.5, lambda2=0.25, lambda_scale="relative", tol=1e-9).fit(X, y)
+    absolute = LDMClassifier(C=2.0, lambda1=80.0, lambda2=40.0, tol=1e-9).fit(X, y)
+    for data in ((), (X, y)):
+        assert loo_error_bound(relative, *data) == pytest.approx(loo_error_bound(absolute, *data), rel=1e-6)
+    search = LDMClassifierCV(Cs=[2.0], lambda1s=[0.5], lambda2s=[0.25], lambda_scale="relative", tol=1e-9).fit(X, y)
+    assert loo_error_bound(search, X, y) == pytest.approx(loo_error_bound(relative, X, y), rel=1e-6)

@@ -169,3 +169,13 @@ def test_kernel_values_too_large_for_the_regression_are_refused_in_one_sentence(
     X = 1e13 * rng.normal(size=(6, 3))
     with pytest.raises(ValueError, match=r"SVRClassifier: expected kernel values .* scale the features"):
         SVRClassifier(C=1e9, kernel="poly", degree=5, gamma=1.0, coef0=1.0).fit(X, [0, 1, 0, 1, 0, 1])
+
+
+def test_linear_svr_has_the_same_bits_for_any_number_of_jobs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 30))
+    y = rng.integers(0, 4, 2000)
+    model = SVRClassifier(random_state=0, tol=1e-2)
+    expected = model.fit(X, y).coef_
+    for _ in range(3):
+        assert np.array_equal(model.set_params(n_jobs=4).fit(X, y).coef_, expected)

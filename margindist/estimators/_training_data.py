@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, validate_data
 
 from margindist.dask import as_partitions
+from margindist.kernels import Kernel
 from margindist.spaces.sparse import canonical, checked_csr
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ RowsLike: TypeAlias = Union[MatrixLike, "Partitions", "DaskPartitions"]
 # Solvers multiply and divide by sums of squares, and by products of two of those: with numbers between these bounds no
 # such product overflows or vanishes, whatever the number of rows.
 _SMALLEST, _LARGEST = 1e-70, 1e70
+_TRIAL_ROWS = 16  # on which a kernel function is tried
+_ROUNDING = 1e-6  # relative to the largest kernel value: what single precision may leave of symmetry
+_STRIP = 256  # rows of a matrix that are compared at a time
 _MANY_LABELS, _FEW_LABELS, _FEW_LOOKS = 10_000, 100, 3  # where sorting them all is avoided
 
 
@@ -44,6 +48,19 @@ def largest_value(X):
         return 0.0, 0
     place = np.abs(values).argmax()
     return float(values[place]), X.indices[place] if sp.issparse(X) else place % X.shape[1]
+
+
+def asymmetry(K):
+    """Return the largest difference of a square matrix from its transpose, and its largest value in size."""
+    if sp.issparse(K):
+        return abs(K - K.T).max(), abs(K).max()
+    difference = largest = 0.0
+    for begin in range(0, len(K), _STRIP):
+        upper = K[begin : begin + _STRIP, begin:]
+        lower = K[begin:, begin : begin + _STRIP].T
+        difference = max(difference, np.abs(upper - lower).max())
+        largest = max(largest, np.abs(upper).max())
+    return difference, largest
 
 
 def distinct(y):
@@ -94,6 +111,7 @@ class TrainingDataMixin:
             )
         if sp.issparse(X):
             X = canonical(X)
+        self._check_symmetry(X)
         sample_weights = self._validate_weights(sample_weight, len(y))
         present = sample_weights > 0.0
         if not present.any():
@@ -220,6 +238,20 @@ class TrainingDataMixin:
                 f"{type(self).__name__}: expected features (or kernel values) of which the largest is between "
                 f"{_SMALLEST:g} and {_LARGEST:g} in size, got {value:g} in column "
                 f"{column if names is None else repr(names[column])}; scale the features, for instance by MaxAbsScaler."
+            )
+
+    def _check_symmetry(self, X):
+        """Raise an error if kernel values given, or some that a function given returns, are those of no kernel."""
+        kernel = getattr(self, "kernel", None)
+        if callable(kernel):
+            X = Kernel(kernel)(X[:_TRIAL_ROWS], X[:_TRIAL_ROWS])
+        elif kernel != "precomputed":
+            return
+        difference, largest = asymmetry(X)
+        if difference > _ROUNDING * largest:
+            raise ValueError(
+                f"{type(self).__name__}: expected symmetric kernel values, got k(x, z) and k(z, x) that differ by "
+                f"{difference:.3g} (the largest value is {largest:.3g}); correct the kernel, or give (K + K.T) / 2."
             )
 
     def _class_weights(self, totals, y):

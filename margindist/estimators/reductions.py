@@ -50,7 +50,7 @@ class SVRClassifier(MarginClassifier):
     random_state : int, RandomState or None, default=None
         Order of the samples with ``kernel="linear"``.
     n_jobs : int or None, default=None
-        Classes fitted at the same time.
+        Classes fitted at the same time; one with ``kernel="linear"``, whose solver has one source of random numbers.
 
     Attributes
     ----------
@@ -132,8 +132,9 @@ class SVRClassifier(MarginClassifier):
         if sp.issparse(X):  # the solvers take 32-bit indices only, and SciPy chooses those where they suffice
             X = sp.csr_matrix((X.data, X.indices, X.indptr), shape=X.shape)
             X = X.toarray() if kernel.is_precomputed else X
+        n_jobs = 1 if kernel.is_linear else self.n_jobs  # threads would share liblinear's random numbers
         try:
-            fitted = Parallel(n_jobs=self.n_jobs, prefer="threads")(
+            fitted = Parallel(n_jobs=n_jobs, prefer="threads")(
                 delayed(clone(regressor).fit)(X, signs, data.weights) for signs in self._sign_vectors(data.codes)
             )
         except ValueError as error:  # what else a regressor refuses was checked before

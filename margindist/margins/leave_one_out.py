@@ -7,7 +7,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from margindist.estimators._training_data import MatrixLike
 from margindist.estimators.ldm import LDMClassifier
-from margindist.objectives import LDM
 from margindist.solvers._metric import explicit_hessian
 from margindist.solvers.interior_point import quadratic_part
 from margindist.spaces.gram import gram_matrix, is_indefinite
@@ -32,7 +31,7 @@ def loo_error_bound(
 
     Parameters
     ----------
-    estimator : LDMClassifier
+    estimator : LDMClassifier, or a search with such a best estimator
         Fitted with a finite ``C`` and without sample or class weights, for which the theorem is not stated.
 
     X, y : training data, default=None
@@ -53,6 +52,7 @@ def loo_error_bound(
     >>> bool(loo_error_bound(LDMClassifier(C=0.2).fit(X, y)) < 0.2)
     True
     """
+    estimator = getattr(estimator, "best_estimator_", estimator)
     if not isinstance(estimator, LDMClassifier):
         raise TypeError(f"loo_error_bound expects a fitted LDMClassifier, got {type(estimator).__name__}.")
     check_is_fitted(estimator)
@@ -82,7 +82,7 @@ def _largest_diagonals(estimator, X, y):
     n_samples = estimator.multipliers_.shape[1]
     if X.shape[0] != n_samples:
         raise ValueError(f"loo_error_bound: X and y must be the {n_samples} training samples, got {X.shape[0]}.")
-    objective = LDM(estimator.C, estimator.lambda1, estimator.lambda2)
+    objective = estimator._objective(n_samples)
     positives = estimator.classes_[1:] if len(estimator.classes_) == 2 else estimator.classes_
     problems = [np.where(np.asarray(y) == label, 1.0, -1.0) for label in positives]
     weights = np.ones(X.shape[0])
