@@ -371,7 +371,7 @@ def test_no_client_at_all(problem):
 
 def test_what_is_not_dask_is_left_alone():
     X = np.ones((2, 2))
-    assert as_partitions(X) is X
+    assert as_partitions(X) is None
     assert not any(map(is_dask, (X, X.tolist(), [], pd.DataFrame(X), sp.csr_matrix(X))))
 
 
