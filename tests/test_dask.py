@@ -220,9 +220,13 @@ def test_classes_may_be_given(client, rng):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kills a process")
+@pytest.mark.parametrize("persisted", [False, True])
 @pytest.mark.parametrize("moment", ["survey", "first rounds", "last rounds"])
-def test_a_worker_that_dies_during_a_fit(client, rng, moment, monkeypatch):
+def test_a_worker_that_dies_during_a_fit(client, rng, moment, persisted, monkeypatch):
     X, y = _problem_of(2, rng)
+    collections = [_chunked(values, (150, 150, 150, 150)) for values in (X, y)]
+    if persisted:  # the scheduler, which has the arrays in its graph, computes them again
+        collections = [collection.persist() for collection in collections]
     at = {"survey": 0, "first rounds": 3, "last rounds": 25}[moment]
     run, calls = ClusterPlace.run, []
 
@@ -237,7 +241,7 @@ def test_a_worker_that_dies_during_a_fit(client, rng, moment, monkeypatch):
     monkeypatch.setattr(ClusterPlace, "run", run_and_kill)
     model = LDMClassifier(tol=1e-7, random_state=0)
     expected = clone(model).fit(X, y)
-    model.fit(_chunked(X, (150, 150, 150, 150)), _chunked(y, (150, 150, 150, 150)))
+    model.fit(*collections)
     assert len(calls) > at and 1 <= calls[-1]._n_losses <= 2  # the scheduler may not know yet when shares open anew
     assert model.duality_gap_ <= 1e-7
     assert model.objective_ == pytest.approx(expected.objective_, rel=1e-6)

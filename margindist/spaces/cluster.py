@@ -293,8 +293,10 @@ class ClusterPlace:
             for name, future in list(waiting.items()):
                 if future.status == "error":
                     self._raise(future)
-                if future.status in ("cancelled", "lost"):
-                    raise self._lost() if homes is not None else self._gone()
+                if future.status in ("cancelled", "lost") and homes is not None:
+                    raise self._lost()
+                if future.status == "cancelled":  # a lost one is being computed again
+                    raise self._gone()
                 if future.done():
                     del waiting[name]
                     end = time.monotonic() + self._timeout
