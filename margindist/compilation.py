@@ -9,6 +9,7 @@ import functools
 import os
 import sys
 import threading
+import warnings
 
 __all__ = ["Compiled", "assign", "borrowed", "njit", "overload", "read_only"]
 
@@ -51,13 +52,69 @@ class Compiled:
         with _lock:  # threads that come together must not compile twice
             if "dispatcher" in vars(self):
                 return vars(self)["dispatcher"]
-            made = _numba().njit(**self._options)(self.py_func)
+            made = self._made()
             if hasattr(sys, "ps1") and lacks_file(made):
                 _announce()
             return made
 
+    def _made(self):
+        """Return Numba's object for the function, which goes on without a cache where none can be read or written."""
+        njit = _numba().njit
+        if not self._options.get("cache"):
+            return njit(**self._options)(self.py_func)
+        try:
+            made = njit(**self._options)(self.py_func)
+        except RuntimeError as error:  # there is no place for one
+            _say_not_kept(error)
+            return njit(**{**self._options, "cache": False})(self.py_func)
+        made._cache = _ForgivingCache(made._cache)
+        return made
+
     def __reduce__(self):
         return self.__qualname__  # by its name, as functions are pickled
+
+
+class _ForgivingCache:
+    """Numba's cache of one function: what it cannot read is compiled anew, what it cannot write is not kept.
+
+    A process that is killed, or a disk that is full, may leave any part of a file.
+    """
+
+    def __init__(self, cache):
+        self._cache = cache
+
+    def __getattr__(self, name):
+        return getattr(self._cache, name)
+
+    def load_overload(self, *args):
+        """Return compiled code from the file, or None."""
+        try:
+            return self._cache.load_overload(*args)
+        except Exception:  # half a pickle may raise anything
+            return None
+
+    def save_overload(self, *args):
+        """Write compiled code to the file, which begins anew if it is damaged."""
+        try:
+            self._cache.save_overload(*args)
+        except OSError as error:
+            _say_not_kept(error)
+        except Exception:  # of half a pickle, again
+            self._cache.flush()
+            self._cache.save_overload(*args)
+
+
+@functools.cache
+def _say_once(sentence):
+    warnings.warn(sentence, UserWarning, stacklevel=2)
+
+
+def _say_not_kept(error):
+    """Say once that the next process will compile again."""
+    _say_once(
+        "margindist: expected a folder in which compiled code can be kept, found none that can be written "
+        f"({type(error).__name__}), so every process compiles anew; set the environment variable NUMBA_CACHE_DIR."
+    )
 
 
 def njit(**options):

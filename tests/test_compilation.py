@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 import threading
@@ -205,3 +206,52 @@ def test_who_waits_at_a_prompt_is_told_once_what_for(monkeypatch, capsys):
     for shift in (1, 2):
         assert njit()(lambda x, shift=shift: x + shift).dispatcher is not None
     assert capsys.readouterr().err.count("compiling, once") == 1
+
+
+COMPILES = """
+import sys, warnings
+import numpy as np
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    from margindist.kernels import Kernel
+    X = np.arange(12.0).reshape(4, 3)
+    values = Kernel("rbf", gamma=0.01)(X, X)
+print(round(float(values.sum()), 6), *[warning.message for warning in caught], sep="\\n")
+"""
+
+
+def _compiles(root, **named):
+    """Return what a new process prints that compiles the package in a folder, or finds it compiled."""
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(root), **named}
+    ended = subprocess.run(
+        [sys.executable, "-c", COMPILES], capture_output=True, text=True, timeout=300, env=environment, cwd=root
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.splitlines()
+
+
+def test_without_a_folder_for_compiled_code_it_says_so_once_and_goes_on(tmp_path):
+    package = Path(compilation.__file__).parent
+    shutil.copytree(package, tmp_path / "margindist", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in [tmp_path / "margindist", *(tmp_path / "margindist").glob("*/")]:
+        (folder / "__pycache__").touch()  # a file in its place, as root may write everywhere
+    nowhere = os.devnull + "/home"
+    printed = _compiles(tmp_path, HOME=nowhere, XDG_CACHE_HOME=nowhere, LOCALAPPDATA=nowhere, NUMBA_CACHE_DIR="")
+    assert printed[0] == "9.966389" and len(printed) == 2, printed
+    assert "every process compiles anew; set the environment variable NUMBA_CACHE_DIR" in printed[1]
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda data: data[: len(data) // 2], lambda data: b"", lambda data: bytes(len(data))]
+)
+def test_compiled_code_of_which_a_part_was_written_is_compiled_anew(tmp_path, damage):
+    root = Path(compilation.__file__).parent.parent
+    expected = _compiles(root, NUMBA_CACHE_DIR=str(tmp_path))
+    files = [path for path in tmp_path.rglob("*") if path.suffix in (".nbi", ".nbc")]
+    assert len(files) >= 2
+    for suffix in (".nbi", ".nbc"):
+        for path in files:
+            if path.suffix == suffix:
+                path.write_bytes(damage(path.read_bytes()))
+        assert _compiles(root, NUMBA_CACHE_DIR=str(tmp_path)) == expected
+    assert all(path.stat().st_size > 0 and path.read_bytes().strip(b"\0") for path in files)
