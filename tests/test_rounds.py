@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from margindist import LDMClassifier, ODMClassifier
 from margindist.objectives import LDM, ODM
-from margindist.solvers import _interior_sweeps, interior_point, newton
+from margindist.solvers import interior_point, newton
 from margindist.solvers._solution import Options, Problem, certify
 from margindist.spaces import partitions
 from margindist.spaces.partitions import Encoder, Loaded, LocalPlace, PartitionedData, Piece
@@ -174,17 +174,17 @@ def test_rows_that_leave_or_join_move_the_residual_by_no_more_than_they_may(move
     part.open(rows, None, np.inf, 1.0, 0.0)
     part.begin(rows, w, 1.0, 0.0)
     part._point = interior_point._centre(z, part._working.upper, np.ones(m))
-    part._scratch[5][:] = 0.0
-    before = part.look(rows, interior_point._STAY, w, False, 0.0, 1.0)
-    after = part.advance(rows, interior_point._STAY, True, move)
+    part._direction.z[:] = 0.0
+    before = part.look(rows, 0.0, w, False, 0.0, 1.0)
+    after = part.advance(rows, 0.0, True, move)
     moved = after["pull"] + after["pressure"] - before["pull"] - before["pressure"]
     assert after["inside"] == (1000 if move == np.inf else m)
     assert np.linalg.norm(moved) <= move * m
 
     part.open(rows, w, np.median(np.abs(X @ w - 1.0)), 1.0, 0.5)  # half of the rows outside, then on the other side
     part._point = interior_point._centre(z[part._which], part._working.upper, np.ones(len(part._which)))
-    before = part.advance(rows, interior_point._STAY, False, 0.0)
-    after = part.look(rows, interior_point._STAY, -w, False, move, 1.0)
+    before = part.advance(rows, 0.0, False, 0.0)
+    after = part.look(rows, 0.0, -w, False, move, 1.0)
     moved = after["pull"] + after["pressure"] - before["pull"] - before["pressure"]
     assert after["joined"] > 100
     assert np.linalg.norm(moved) <= max(move * m, 1e-5 * 1000.0 * np.linalg.norm(X, axis=1).sum())
@@ -194,7 +194,7 @@ def test_rows_that_leave_or_join_move_the_residual_by_no_more_than_they_may(move
 @pytest.mark.parametrize("C", [3.0, np.inf])
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_matrix])
 @pytest.mark.parametrize("few", [True, False])
-def test_steps_of_two_lengths_leave_what_the_solver_expects(few, form, C, rng):
+def test_a_step_leaves_what_the_solver_expects(few, form, C, rng):
     m, d, objective = 60, 4, LDM(C, 0.0, 0.0)
     X = rng.normal(size=(m, d)) + (2.0 if np.isinf(C) else 0.5)
     rows = as_rows(form(X))
@@ -211,31 +211,15 @@ def test_steps_of_two_lengths_leave_what_the_solver_expects(few, form, C, rng):
     ahead = part.predict(rows, np.linalg.solve(system, now["rhs"] + residual), 100.0)
     target = 0.1 * now["products"] / now["pairs"]
     dw = np.linalg.solve(system, residual + ahead["plain"] + target * ahead["aimed"])
-    room = part.direct(rows, dw, target, 1.0, 0.9)
-    more = np.linalg.solve(system, room["correction"])
-    rooms = part.redirect(rows, more)
-    share = interior_point._SHARES[-1]
-    for k in range(len(interior_point._SHARES)):
-        primal, dual = rooms["primal_min"][k], rooms["dual_min"][k]
-        assert 0.0 < primal <= 2.0 and 0.0 < dual <= 2.0
-    step = interior_point._Step(0.9 * min(1.0, primal), 0.8 * min(1.0, dual), share)
-    direction = dw + share * more
+    step = 0.9 * min(1.0, part.direct(rows, dw, target)["room_min"])
+    assert step > 0.0
     after = part.advance(rows, step, False, 0.0)
-    moved = w + step.primal * direction
+    moved = w + step * dw
     found, _, _ = interior_point._where(Q, q, moved, after)
-    expected = (1.0 - step.dual) * residual + (step.dual - step.primal) * (Q @ direction)
-    np.testing.assert_allclose(found, expected, atol=1e-8 * np.abs(residual).max())
-    sums = {name: values[-1] for name, values in rooms.items()}
-    assert after["products"] == pytest.approx(interior_point._products_after(sums, step.primal, step.dual))
+    np.testing.assert_allclose(found, (1.0 - step) * residual, atol=1e-8 * np.abs(residual).max())
     np.testing.assert_allclose(part._point.z, X @ moved, atol=1e-10)
     assert min(part._point.beta.min(), part._point.slack.min(), (part._working.upper - part._point.beta).min()) > 0.0
     assert part._point.xi.max() == 0.0 if np.isinf(C) else part._point.xi.min() > 0.0
-
-
-def test_a_correction_brings_products_into_proportion():
-    aim, product = 2.0, np.array([0.0, 0.19, 0.2, 2.0, 20.0, 21.0, -1e9, 1e9])
-    moved = _interior_sweeps._disproportion(product, aim)
-    np.testing.assert_allclose(moved, [0.2, 0.01, 0.0, 0.0, 0.0, -1.0, 20.0, -20.0], atol=1e-12)
 
 
 def test_class_weights_and_an_intercept_count_in_partitions():

@@ -11,9 +11,8 @@ import numpy as np
 from margindist.compilation import njit, overload
 from margindist.spaces.rows import add_rows, are_few, row_add, row_dot, some_scores
 
-__all__ = ["Point", "Room", "WorkingSet", "as_record", "direct", "linearise", "predict", "redirect"]
+__all__ = ["Point", "Residuals", "Room", "WorkingSet", "as_record", "direct", "linearise", "predict"]
 
-_PROPORTION = 10.0  # factor by which products may differ from what they aim at
 _FLATTEST = 1e-200  # least curvature of a row: its root must not vanish
 
 
@@ -24,6 +23,15 @@ class Point(NamedTuple):
     beta: np.ndarray  # multipliers of z - 1 + xi >= 0
     slack: np.ndarray  # z - 1 + xi
     xi: np.ndarray  # shortfall; stays 0 with a hard margin
+
+
+class Residuals(NamedTuple):
+    """What the corrector's right side is made of, one entry per row of the working set."""
+
+    rho: np.ndarray  # what the margins and multipliers ask for without a target
+    aimed: np.ndarray  # and per target
+    slack: np.ndarray  # what the products s beta lack without a target
+    xi: np.ndarray  # and the products xi e
 
 
 class WorkingSet(NamedTuple):
@@ -80,25 +88,6 @@ def _corrected(beta, slack, xi, upper, aim, dbeta, rest_slack, rest_xi):
     dslack = (rest_slack + aim - slack * dbeta) / beta
     dxi = _either(xi > 0.0, (rest_xi + aim + xi * dbeta) / (upper - beta), 0.0)
     return dslack, dxi
-
-
-def _disproportion(product, aim):
-    """Return what a product lacks of its right proportion to what it aims at, or exceeds it by, within bounds."""
-    most = _PROPORTION * aim
-    return np.fmin(np.fmax(np.fmin(np.fmax(product, aim / _PROPORTION), most) - product, -most), most)
-
-
-@overload(_disproportion)
-def _compiled_disproportion(product, aim):
-    return _disproportion
-
-
-@njit(cache=True, nogil=True, error_model="numpy")
-def _correction(beta, slack, xi, e, aim, primal, dual, dbeta, dslack, dxi):
-    """Return what the products would be out of proportion by after these steps, and the right side that corrects it."""
-    by_slack = _disproportion((slack + primal * dslack) * (beta + dual * dbeta), aim)
-    by_xi = _either(xi > 0.0, _disproportion((xi + primal * dxi) * (e - dual * dbeta), aim), 0.0)
-    return by_slack, by_xi, by_slack / beta - by_xi / e
 
 
 @njit(cache=True, nogil=True)
@@ -197,15 +186,17 @@ def _add_room(room, beta, slack, xi, e, dbeta, dslack, dxi):
         room[5] -= dxi * dbeta
 
 
-def predict(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums):
-    """Return the predictor's room, in one sweep with what the corrector's right side adds up from: ``sums[0]`` plus the
-    target times ``sums[1]``, with second-order terms of up to ``bends``. The residuals of the products, without the
-    target, are left in ``rest_slack`` and ``rest_xi``.
+def predict(working, dw, bends, point, t, residuals, sums):
+    """Fill the residuals that the predictor leaves, with second-order terms of up to ``bends``; return its room.
+
+    The same sweep adds up the corrector's right side: ``sums[0]`` plus the target times ``sums[1]``.
     """
     if not are_few(working.rows):
-        room = _no_room()
-        _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums, room)
+        room = np.zeros(len(Room._fields))
+        room[:2] = 2.0
+        _predict_rows(working, dw, bends, point, t, residuals, sums, room)
         return room
+    rho, aimed, rest_slack, rest_xi = residuals
     dz = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
     with np.errstate(**_QUIET):
         dbeta, dslack, dxi, rest_slack[:], rest_xi[:], aimed[:], rho[:] = _predicted.py_func(
@@ -216,15 +207,9 @@ def predict(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums)
     return _room_of_few(point, working.upper, dbeta, dslack, dxi, 1.0)
 
 
-def _no_room(n=()):
-    """Return rooms that no row has been taken into."""
-    room = np.zeros((len(Room._fields), *n))
-    room[:2] = 2.0
-    return room
-
-
 @njit(cache=True, nogil=True)
-def _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi, sums, room):
+def _predict_rows(working, dw, bends, point, t, residuals, sums, room):
+    rho, aimed, rest_slack, rest_xi = residuals
     for i in range(len(t)):
         z, beta, slack, xi, upper = point.z[i], point.beta[i], point.slack[i], point.xi[i], working.upper[i]
         sign, row = working.signs[i], working.which[i]
@@ -236,93 +221,32 @@ def _predict_rows(working, dw, bends, point, t, rho, aimed, rest_slack, rest_xi,
         row_add(working.rows, row, sign * t[i] * aimed[i], sums[1])
 
 
-def direct(working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums):
-    """Turn the residuals into the corrected direction, in their place; return its room.
-
-    What products would be out of proportion by after steps ``primal`` and ``dual`` is left in ``rho`` and ``aimed``,
-    and the right side that corrects it in ``sums``.
-    """
+def direct(working, dw, target, point, t, residuals, direction):
+    """Fill the corrected direction from the residuals, whose place it takes; return how far it can be gone."""
     if not are_few(working.rows):
-        room = _no_room()
-        _direct_rows(
-            working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums, room
-        )
-        return room
+        return _direct_rows(working, dw, target, point, t, residuals, direction)
     _, beta, slack, xi = point
-    e, aims = working.upper - beta, target * working.aims
-    move_z[:] = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
-    move_beta[:] = t * (rho + target * aimed - move_z)
+    upper, aims = working.upper, target * working.aims
+    direction.z[:] = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
+    direction.beta[:] = t * (residuals.rho + target * residuals.aimed - direction.z)
     with np.errstate(**_QUIET):
-        rest_slack[:], rest_xi[:] = _corrected.py_func(
-            beta, slack, xi, working.upper, aims, move_beta, rest_slack, rest_xi
+        direction.slack[:], direction.xi[:] = _corrected.py_func(
+            beta, slack, xi, upper, aims, direction.beta, residuals.slack, residuals.xi
         )
-        rho[:], aimed[:], right = _correction.py_func(
-            beta, slack, xi, e, aims, primal, dual, move_beta, rest_slack, rest_xi
-        )
-    add_rows(working.rows, working.which, working.signs * t * right, sums)
-    return _room_of_few(point, working.upper, move_beta, rest_slack, rest_xi, 2.0)
+    room = _room_of_few(point, upper, direction.beta, direction.slack, direction.xi, 2.0)
+    return min(room.primal, room.dual)
 
 
 @njit(cache=True, nogil=True)
-def _direct_rows(
-    working, dw, target, primal, dual, point, t, rho, aimed, rest_slack, rest_xi, move_z, move_beta, sums, room
-):
+def _direct_rows(working, dw, target, point, t, residuals, direction):
+    room = 2.0
     for i in range(len(t)):
         beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
-        sign, row, aim = working.signs[i], working.which[i], target * working.aims[i]
-        dz = sign * row_dot(working.rows, row, dw)
-        dbeta = t[i] * (rho[i] + target * aimed[i] - dz)
-        dslack, dxi = _corrected(beta, slack, xi, upper, aim, dbeta, rest_slack[i], rest_xi[i])
-        move_z[i], move_beta[i], rest_slack[i], rest_xi[i] = dz, dbeta, dslack, dxi
-        _add_room(room, beta, slack, xi, upper - beta, dbeta, dslack, dxi)
-        rho[i], aimed[i], right = _correction(beta, slack, xi, upper - beta, aim, primal, dual, dbeta, dslack, dxi)
-        if right != 0.0:
-            row_add(working.rows, row, sign * t[i] * right, sums)
-
-
-def redirect(working, dw, point, t, rho, aimed, dslack, dxi, dz, dbeta, dbeta_more, shares):
-    """Turn what products lack into the correction of the direction; return the rooms with shares of it.
-
-    It is left in ``t`` (margins), ``dbeta_more``, ``rho`` (slack) and ``aimed`` (shortfall).
-    """
-    if not are_few(working.rows):
-        room = _no_room(shares.shape)
-        _redirect_rows(working, dw, point, t, rho, aimed, dslack, dxi, dbeta, dbeta_more, shares, room)
-        return room
-    _, beta, slack, xi = point
-    e = working.upper - beta
-    move = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
-    with np.errstate(**_QUIET):
-        dbeta_more[:] = t * (rho / beta - aimed / e - move)
-        rho[:], aimed[:] = _corrected.py_func(beta, slack, xi, working.upper, 0.0, dbeta_more, rho, aimed)
-    t[:] = move
-    return np.transpose(
-        [
-            _room_of_few(
-                point, working.upper, dbeta + share * dbeta_more, dslack + share * rho, dxi + share * aimed, 2.0
-            )
-            for share in shares
-        ]
-    )
-
-
-@njit(cache=True, nogil=True)
-def _redirect_rows(working, dw, point, t, rho, aimed, dslack, dxi, dbeta, dbeta_more, shares, room):
-    for i in range(len(t)):
-        beta, slack, xi, upper = point.beta[i], point.slack[i], point.xi[i], working.upper[i]
-        move = working.signs[i] * row_dot(working.rows, working.which[i], dw)
-        more = t[i] * (rho[i] / beta - aimed[i] / (upper - beta) - move)
-        more_slack, more_xi = _corrected(beta, slack, xi, upper, 0.0, more, rho[i], aimed[i])
-        t[i], dbeta_more[i], rho[i], aimed[i] = move, more, more_slack, more_xi
-        for k in range(len(shares)):
-            share = shares[k]
-            _add_room(
-                room[:, k],
-                beta,
-                slack,
-                xi,
-                upper - beta,
-                dbeta[i] + share * more,
-                dslack[i] + share * more_slack,
-                dxi[i] + share * more_xi,
-            )
+        dz = working.signs[i] * row_dot(working.rows, working.which[i], dw)
+        dbeta = t[i] * (residuals.rho[i] + target * residuals.aimed[i] - dz)
+        dslack, dxi = _corrected(
+            beta, slack, xi, upper, target * working.aims[i], dbeta, residuals.slack[i], residuals.xi[i]
+        )
+        direction.z[i], direction.beta[i], direction.slack[i], direction.xi[i] = dz, dbeta, dslack, dxi
+        room = min(room, _room(slack, dslack), _room(xi, dxi), _room(beta, dbeta), _room(upper - beta, -dbeta))
+    return room

@@ -13,19 +13,6 @@ and e = U − β of the second inequality, and the Newton system that is left wh
 with ρ = 1 − z for the predictor (Mehrotra 1992). A hard margin has no ξ: t = β/s. The number of iterations hardly
 depends on C, where coordinate descent needs the more passes the larger C is.
 
-The multipliers may go another part a' of the direction than the rest, a. The residual r of Qw = q + Z'β then becomes
-
-    r + Z'(a' dβ) − Q(a dw) = (1 − a') r + (a' − a) Q dw,    since Z'dβ − Q dw = −r,
-
-of which the second part is little where C is large. The products become a bilinear function of a and a', so that what
-is left of the way is known for both choices, and the better one is taken (short of the end, where the residual of
-one step is nearly nothing). While the residual outweighs the products,
-a is at most a': products that fall before it does would leave no room to correct it.
-
-Where rows stop a direction early, it is corrected once (Gondzio 1996): the products that it leads to, a little further
-than the predictor led, are brought within a factor of what they aim at. That costs no factorisation, and one sweep.
-Neither is done for a hard margin: if there is none, Mehrotra's multipliers soon grow without bound, which proves it.
-
 The Gram product Z_S'TZ_S is nearly all the cost, so the *working set* S leaves out rows that are plainly on one side
 of margin 1: those beyond it cost nothing, those short of it add U_i z_i to q'w. Rows join it as soon as they change
 sides. Rows that leave or join have their multipliers moved, and with them the residual of Qw = q + Z'β, by a fraction
@@ -34,21 +21,20 @@ iteration counts all rows.
 
 All of it is sums over rows, so the method is written as rounds over partitions (:mod:`margindist.spaces.partitions`);
 rows in memory are the case of one partition, or of a few. A part keeps its own working set. An iteration is three
-or four sweeps over the working set, one round each:
+sweeps over the working set, one round each:
 
 - ``advance``: take the step, make the working set smaller where rows have settled, linearise, and return the Gram
   product together with the predictor's right-hand side and Z'β, as two columns more of the same product;
 - ``predict``: the predictor, and the corrector's right-hand side in the same sweep: it depends on the target, which
   is known only when all parts have answered, as v + target v', so both vectors are returned;
-- ``direct``: the corrected direction, how far the rows let it go, and the right-hand side that would correct it;
-- ``redirect``, where that is not far: the correction, and how far the rows let shares of it go.
+- ``direct``: the corrected direction, and how far the rows let it go.
 
 ``look`` is ``advance`` with a look at the rows outside the working set. The first guess comes from a sample of the
 rows, a fixed share of every partition, which is followed in the same rounds; its margins also say how far from margin
 1 the quarter of all rows reaches that is worked on first.
 
-What a part keeps: the labels' signs and two flags per row (3 bytes; in memory the signs are those given), and 16
-numbers (128 bytes) per row of the working set, which is a quarter of the rows or less where there are many: about 35
+What a part keeps: the labels' signs and two flags per row (3 bytes; in memory the signs are those given), and 15
+numbers (120 bytes) per row of the working set, which is a quarter of the rows or less where there are many: about 35
 bytes per row, for each two-class problem, beside labels and weights.
 
 Fewer rows than columns span a subspace in which the weights lie: with the rows' coordinates in an orthonormal basis of
@@ -59,14 +45,11 @@ the very values that two equal rows take. Where weights differ by orders of magn
 products is long and crooked; there all products aim at the same.
 """
 
-from operator import itemgetter
-from typing import NamedTuple
-
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
 from margindist.certificate import CertifiedPart, certified
-from margindist.solvers._interior_sweeps import Point, WorkingSet, as_record, direct, linearise, predict, redirect
+from margindist.solvers._interior_sweeps import Point, Residuals, WorkingSet, as_record, direct, linearise, predict
 from margindist.solvers._solution import Status, conclude, proved, require
 from margindist.solvers._span import solve_in_span
 from margindist.spaces.partitions import Round, drive, in_memory
@@ -96,11 +79,6 @@ _SMALL = 1000  # rows from which on making the working set smaller pays
 _FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
 _TRUST = 4  # power of the share of the products left by the predictor that the corrector aims at
 _MOST_BEND = 30.0  # second-order terms are at most so many times the mean product: a few rows could stop all
-_NEARLY_ALL = 0.7  # part of a direction from which on multipliers and margins go the same
-_FURTHER = 0.3  # how much further than the predictor the direction should lead
-_LONG = 0.3  # a direction that leads less far is worth a correction;
-_SHARES = (0.5, 1.0)  # shares of it that are tried, and taken
-_WORTH = 0.03  # if they leave less of the way, by this fraction
 _CENTRE = 0.5  # fraction of the products s∘β and ξ∘e that a step back towards the central path aims at
 _ENOUGH = 0.5  # fraction of the tolerance at which to end
 _CYCLE = 3  # iterations without progress after which to take such steps: Mehrotra's can go round in circles
@@ -304,7 +282,7 @@ def _path(Q, q, opened, guess, half, centre, hard, tol, max_iter, report):
         residual, value, gap = _where(Q, q, w, now)
         move = _MOVE * np.sqrt(2.0 * _left(residual, now)) / (now["inside"] + now["outside"])
         if gap <= tol * abs(value) and now["outside"] and not looked:
-            now = yield Round("look", (_STAY, w, False, move, now["slack_products"] / now["weight"]), w)
+            now = yield Round("look", (0.0, w, False, move, now["slack_products"] / now["weight"]), w)
             residual, value, gap = _where(Q, q, w, now)
         if now["joined"]:
             gap = least = np.inf
@@ -325,9 +303,9 @@ def _path(Q, q, opened, guess, half, centre, hard, tol, max_iter, report):
             dw, step = yield from _direction(Q, residual, now, since < _CYCLE, hard)
         except (LinAlgError, ArithmeticError):  # no digits are left; what was reached still has its certificate
             break
-        if max(step.primal, step.dual) < _NO_STEP:
+        if step < _NO_STEP:
             break
-        w = w + step.primal * dw
+        w = w + step * dw
         shrink = gap <= 0.1 * abs(value)
         since_look = 0 if looked else since_look + 1
         looked = bool(now["outside"]) and (since_look + 1 >= _LOOK or now["joined"] > 0)
@@ -352,72 +330,28 @@ def _left(residual, now):
     return now["products"] + 0.5 * (residual @ residual)
 
 
-class _Step(NamedTuple):
-    """How far a direction is gone, and how much of the correction is added to it before."""
-
-    primal: float  # in the margins and on their sides of 1
-    dual: float  # in the multipliers
-    share: float = 0.0
-
-
-_STAY = _Step(0.0, 0.0)
-
-
 def _direction(Q, residual, now, bold, hard):
     """Return the direction in w, which the parts know in their variables, and how far to go along it.
 
-    Mehrotra's direction is ``bold``; the other one goes back towards the central path. Where rows stop it early, it is
-    corrected once more. A ``hard`` margin's is not, nor do its
-    multipliers go another part of the way than the rest.
+    Mehrotra's direction is ``bold``; the other one goes back towards the central path.
     """
     factor = _factorise(now["gram"] + Q)
     dw = cho_solve(factor, now["rhs"] + residual, check_finite=False)
     most = np.inf if hard else _MOST_BEND * now["products"] / now["pairs"]
     ahead = yield Round("predict", (dw, most if bold else 0.0))
-    primal, dual = min(1.0, ahead["primal_min"]), min(1.0, ahead["dual_min"])
-    after = _products_after(ahead, primal, dual)
-    centring = (after / ahead["products"]) ** _TRUST if bold else _CENTRE
+    centring = (_products_after(ahead) / ahead["products"]) ** _TRUST if bold else _CENTRE
     target = centring * ahead["products"] / now["pairs"]
     dw = cho_solve(factor, residual + ahead["plain"] + target * ahead["aimed"], check_finite=False)
-    further = min(1.0, primal + _FURTHER), min(1.0, dual + _FURTHER)
-    room = yield Round("direct", (dw, target, *further))
+    room = yield Round("direct", (dw, target))
     if not np.isfinite(dw).all():
-        return dw, _STAY
-    best, left = _best_step(room, residual, Q @ dw, hard)
-    if hard or min(best.primal, best.dual) >= _LONG:
-        return dw, best
-    correction = cho_solve(factor, room["correction"], check_finite=False)
-    rooms = yield Round("redirect", (correction,))
-    limit = (1.0 - _WORTH) * left
-    for k, share in enumerate(_SHARES):
-        corrected = dw + share * correction
-        step, left = _best_step({name: values[k] for name, values in rooms.items()}, residual, Q @ corrected, hard)
-        if left < limit:
-            best, limit = step._replace(share=share), left
-    return dw + best.share * correction, best
+        return dw, 0.0
+    return dw, min(1.0, _SHORTEN * room["room_min"])
 
 
-def _products_after(sums, primal, dual):
-    """Return the sum of all products after steps along a direction."""
+def _products_after(sums):
+    """Return the sum of all products after the longest steps along the predictor."""
+    primal, dual = min(1.0, sums["primal_min"]), min(1.0, sums["dual_min"])
     return sums["products"] + primal * sums["by_primal"] + dual * (sums["by_dual"] + primal * sums["by_both"])
-
-
-def _best_step(room, residual, Qdw, hard):
-    """Return how far to go along a direction, and what is then left of the way: two steps, or one for both.
-
-    Steps of different lengths leave (1 - dual) r + (dual - primal) Q dw of the residual r, of which the second part
-    is little where C is large.
-    """
-    primal, dual = (min(1.0, _SHORTEN * room[name]) for name in ("primal_min", "dual_min"))
-    both = min(primal, dual)
-    steps = [_Step(both, both)]
-    if not hard and both < _NEARLY_ALL:  # a step of nearly all leaves hardly a residual, and multipliers that fit
-        steps.append(_Step(both if 0.5 * (residual @ residual) > room["products"] else primal, dual))
-    found = []
-    for step in steps:
-        rest = (1.0 - step.dual) * residual + (step.dual - step.primal) * Qdw
-        found.append((step, _products_after(room, step.primal, step.dual) + 0.5 * (rest @ rest)))
-    return min(found, key=itemgetter(1))
 
 
 def _factorise(system):
@@ -449,7 +383,7 @@ class HingePart(CertifiedPart):
         self._copied = None
         self._inside = np.ones(len(weights), dtype=bool)
         self._short = np.zeros(len(weights), dtype=bool)
-        self._working = self._point = self._scratch = None
+        self._working = self._point = self._curvature = self._residuals = self._direction = None
 
     @property
     def rowless(self):
@@ -457,7 +391,7 @@ class HingePart(CertifiedPart):
         always = {"working_distances", "multipliers"}
         if self._copied is None:
             return always
-        return always | {"advance", "predict", "direct", "redirect"} | ({"begin"} if self._sampled else set())
+        return always | {"advance", "predict", "direct"} | ({"begin"} if self._sampled else set())
 
     @property
     def _signs(self):
@@ -539,7 +473,7 @@ class HingePart(CertifiedPart):
         self._copied = take_rows(rows, which) if len(which) <= self._spare else None
         signs = self._signs[which]
         self._working = WorkingSet(None, which, signs, _aims(weights), self._objective.upper(weights))
-        self._scratch = [np.empty(len(which)) for _ in range(8)]
+        self._make_room()
 
     def _on(self, rows):
         """Return the working set with its rows."""
@@ -600,37 +534,28 @@ class HingePart(CertifiedPart):
 
     def predict(self, rows, dw, bends):
         """Return complementarity along the predictor, and the corrector's right-hand side without and per target."""
-        t, rho, aimed, *rests = self._scratch[:5]
         sums = np.zeros((2, len(dw)))
-        room = predict(self._on(rows), dw, bends, self._point, t, rho, aimed, *rests, sums)
+        room = predict(self._on(rows), dw, bends, self._point, self._curvature, self._residuals, sums)
         plain, per_target = sums
         return {**as_record(room), "plain": plain, "aimed": per_target}
 
-    def direct(self, rows, dw, target, primal, dual):
-        """Fill the corrected direction; return how far it can be gone, and what to correct of it.
-
-        The correction is for products that would be out of proportion after steps ``primal`` and ``dual``.
-        """
-        correction = np.zeros(len(dw))
-        room = direct(self._on(rows), dw, target, primal, dual, self._point, *self._scratch[:7], correction)
-        return {**as_record(room), "correction": correction}
-
-    def redirect(self, rows, dw):
-        """Fill the correction of the direction; return how far one can go with shares of it."""
-        return as_record(redirect(self._on(rows), dw, self._point, *self._scratch, np.array(_SHARES)))
+    def direct(self, rows, dw, target):
+        """Fill the corrected direction; return how far it can be gone."""
+        room = direct(self._on(rows), dw, target, self._point, self._curvature, self._residuals, self._direction)
+        return {"room_min": room}
 
     def _move(self, step):
-        """Go along the direction that :meth:`direct` and :meth:`redirect` have left."""
-        if step == _STAY:
-            return
-        dz_more, dslack_more, dxi_more, dslack, dxi, dz, dbeta, dbeta_more = self._scratch
-        direction = dz, dbeta, dslack, dxi
-        if step.share > 0.0:
-            for change, more in zip(direction, (dz_more, dbeta_more, dslack_more, dxi_more), strict=True):
-                change += step.share * more
-        lengths = step.primal, step.dual, step.primal, step.primal
-        for entry, change, length in zip(self._point, direction, lengths, strict=True):
-            entry += length * change
+        """Go along the direction that :meth:`direct` has left."""
+        if step > 0.0:
+            for entry, change in zip(self._point, self._direction, strict=True):
+                entry += step * change
+
+    def _make_room(self):
+        """Reserve memory for what an iteration knows of the working set."""
+        n = len(self._which)
+        self._curvature, self._residuals = np.empty(n), Residuals(*np.empty((4, n)))
+        moves = np.empty((2, n))
+        self._direction = Point(*moves, self._residuals.slack, self._residuals.xi)
 
     def _leave_settled(self, rows, longest):
         """Leave out rows that sit firmly on one side: multiplier at its bound, margin far off for its pace.
@@ -638,7 +563,7 @@ class HingePart(CertifiedPart):
         Many multipliers that are moved to their bounds, each by little, can undo many iterations. Where they would move
         the residual by more than ``longest``, only rows whose multipliers are nearer to their bounds leave.
         """
-        point, upper, dz = self._point, self._working.upper, self._scratch[5]
+        point, upper, dz = self._point, self._working.upper, self._direction.z
         if len(dz) <= _SMALL:
             return
         working = self._on(rows)
@@ -665,7 +590,7 @@ class HingePart(CertifiedPart):
         copied, self._copied = self._copied, None
         self._which = self._which[stay]
         self._working = WorkingSet(None, self._which, *(entry[stay] for entry in self._working[2:]))
-        self._scratch = [np.empty(len(stay)) for _ in range(8)]
+        self._make_room()
         if copied is not None:
             self._copied = take_rows(copied, stay)
 
@@ -713,7 +638,7 @@ class HingePart(CertifiedPart):
     def _linearised(self, rows, joined):
         """Eliminate the row variables; return the system that is left, and the sums that tell how far it is."""
         working = self._on(rows)
-        t, first, second = self._scratch[:3]
+        t, first, second = self._curvature, self._residuals.rho, self._residuals.aimed
         loss, excess, worst, slack_products, products = linearise(working, self._point, t, first, second)
         system, rhs, pressure = weighted_system(working.rows, working.which, t, first, second)
         weight = working.aims.sum()
