@@ -801,6 +801,11 @@ def test_whole_numbers_that_are_rounded_are_named(write, tmp_path):
     assert said in read_file(tmp_path / "t.parquet").notes
 
 
+def test_lines_of_blanks_are_no_rows_of_one_column(write):
+    assert column_of(write("t.csv", "a\nu\n \nv\n\t\n\nw\n")) == ["u", "v", "w"]
+    assert column_of(write("t.csv", "a,b\nu,1\n \nv,2\n")) == ["u", "v"]
+
+
 def test_twenty_thousand_columns_of_one_name(write):
     rows = "\n".join(",".join(str(k * j % 7) for j in range(20_000)) for k in range(1, 8))
     start = time.process_time()

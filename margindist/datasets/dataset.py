@@ -438,9 +438,12 @@ def _rounded_note(table):
 
 
 def _beyond_float(column):
-    parts = [] if isinstance(column, (Text, Sparse)) else column.parts if isinstance(column, Chunks) else [column]
-    large = max((np.max(np.abs(part), initial=0.0, where=~np.isnan(part)) for part in parts), default=0.0)
-    return large >= 2**53 and all(np.all((part == np.floor(part)) | np.isnan(part)) for part in parts)
+    if isinstance(column, (Text, Sparse)):
+        return False
+    for known in (_known(column, _FIRST_ROWS), _known(column)):  # the first rows often tell enough
+        if (known != np.floor(known)).any():
+            return False
+    return bool(len(known)) and max(known.max(), -known.min()) >= 2**53
 
 
 def _alike_notes(levels):

@@ -137,25 +137,33 @@ def laid_out(head, name):
     if n_comments:
         notes = (f"Left out {counted(n_comments, 'comment line')} at the top.", *notes)
     first = sample[0]
-    offset, lines = (top, n_comments) if names is None else (top + first.end, first.line + first.n_lines - 1)
     if names is None:
+        offset, lines = top, n_comments
         names = {f"x{k}": f"x{k}" for k in range(len(first.fields))}
         notes = (*notes, "The first line was taken as data, so columns are called x0, x1, and so on.")
     else:
+        offset, lines = top + first.end, first.line + first.n_lines - 1
         del rows[0]
-    present = [
-        [row[k] for row in rows if k < len(row) and row[k] not in MISSING_NUMBERS] for k in range(len(first.fields))
-    ]
-    pointed = {k for k, values in enumerate(present) if all(map(spelling.is_number, values))}
-    commas = {
-        k for k, values in enumerate(present) if all(spelling.is_number(v.replace(",", ".")) for v in values)
-    } - {k for k in pointed if present[k]}  # fmt: skip
-    comma_file = delimiter != b"," and any("," in v for k in commas for v in present[k])
-    comma_file = comma_file and not any("." in v for k in pointed | commas for v in present[k])
-    numbers = pointed | commas if comma_file else pointed
-    distinct = {k for k, values in enumerate(present) if len(values) == len(rows) == len(set(values))}
-    dialect = Dialect(delimiter, offset, lines, b'"' in head, "," if comma_file else ".")
-    return Layout(names, frozenset(numbers), frozenset(distinct), dialect, notes)
+    columns = [[row[k] for row in rows if k < len(row)] for k in range(len(names))]
+    numbers, point = _seeming_numbers(columns, delimiter)
+    distinct = frozenset(k for k, column in enumerate(columns) if len(set(column)) == len(rows))
+    return Layout(names, numbers, distinct, Dialect(delimiter, offset, lines, b'"' in head, point), notes)
+
+
+def _seeming_numbers(columns, delimiter):
+    """Return which columns hold numbers alone in the first rows, and their decimal point.
+
+    That is a comma if there are numbers with a comma and none with a point, and fields are not apart by commas.
+    """
+    present = [[field for field in column if field not in MISSING_NUMBERS] for column in columns]
+    with_points = {k for k, fields in enumerate(present) if all(map(spelling.is_number, fields))}
+    if delimiter != b"," and not any("." in field for k in with_points for field in present[k]):
+        written = [[field.replace(",", ".") for field in fields if "." not in field] for fields in present]
+        both = {k for k, fields in enumerate(written) if len(fields) == len(present[k])}
+        both = {k for k in both if all(map(spelling.is_number, written[k]))}
+        if both > with_points:
+            return frozenset(both), ","
+    return frozenset(with_points), "."
 
 
 def _check_first_line(rows, name):
@@ -419,7 +427,7 @@ def read_rows(opened, name, layout):
     """Return columns by their place: :class:`Chunks` of numbers, or text as Arrow has it."""
     pa = needed_pyarrow(name, "CSV files need")
     try:
-        if layout.dialect.delimiter == BLANKS:
+        if layout.dialect.delimiter == BLANKS or len(layout.names) == 1:  # where a line of blanks is no row
             raise OddError
         try:
             return _arrow_rows(opened, layout)
@@ -487,10 +495,18 @@ def _arrow_columns(opened, layout, numbers, block):
         parts = []
         for part in columns[k].chunks:
             parts.append(part.to_numpy(zero_copy_only=False))
-            if np.count_nonzero(~np.isfinite(parts[-1])) != part.null_count:
+            if _has_odd(parts[-1], part.null_count):
                 odd.add(k)
         columns[k] = Chunks(parts)
     return columns, odd
+
+
+def _has_odd(numbers, n_missing):
+    """Tell whether numbers, of which so many are missing, have infinite ones or others that are none."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if n_missing == 0 and np.isfinite(numbers.sum()):
+            return False
+    return np.count_nonzero(~np.isfinite(numbers)) != n_missing
 
 
 def _no_numbers(opened, layout, numbers, block):
