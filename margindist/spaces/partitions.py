@@ -393,11 +393,11 @@ class PartitionedData(ABC):
     feature_names: Any
 
     @abstractmethod
-    def place(self, y, sample_weight=None, n_jobs=1):
+    def place(self, y: Any, sample_weight: Any = None, n_jobs: int = 1) -> Any:
         """Return a place over the raw partitions, which can ``encode``."""
 
     @abstractmethod
-    def map_rows(self, function):
+    def map_rows(self, function: Callable[[Any], np.ndarray]) -> Any:
         """Apply a function to the rows of every partition."""
 
 
