@@ -334,7 +334,9 @@ def _update_cell(results):
     if not results:
         return "–"
     ends = [[result.detail["history"][name][-1] for result in results] for name in ("n_updates", "seconds", "margin")]
-    return "\n".join(f"{np.mean(values):.3g}" for values in ends)
+    lines = [f"{np.mean(values):.3g}" for values in ends]
+    n_cut = sum(not result.detail.get("converged", True) for result in results)
+    return "\n".join([*lines, f"{n_cut} of {len(results)} cut off at the limit of passes"] if n_cut else lines)
 
 
 def _influence_blocks(found):

@@ -425,6 +425,7 @@ def test_the_papers_grids_are_one_argument_away():
     odm = ODMClassifierCV(grid="paper", mus=[0.4], cv=2).fit(*problem(2))
     assert sorted(set(odm.cv_results_["param_lam"])) == [4.0**k for k in range(11)]
     assert len(odm.cv_results_["params"]) == 44
+    assert odm.best_estimator_.fit_intercept is False and ODMClassifierCV()._template().fit_intercept
 
 
 def test_lambdas_that_are_given_are_those_of_the_equation():

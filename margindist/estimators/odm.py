@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from margindist.estimators._objective import ObjectiveClassifier
-from margindist.estimators._parameters import NON_NEGATIVE, POSITIVE, Requirement, one_of
+from margindist.estimators._parameters import (
+    COMMON_PARAMETERS,
+    NON_NEGATIVE,
+    POSITIVE,
+    Requirement,
+    one_of,
+    optional,
+)
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.objectives import ODM
 from margindist.solvers import multiclass, newton, quasi_newton
@@ -337,8 +344,11 @@ class ODMClassifierCV(GridSearchClassifier):
     gammas : sequence of {"scale", "auto"} or float, default=("scale",)
         Values of ``gamma`` for "rbf", "poly" and "sigmoid"; other kernels have none, and then this is not looked at.
 
-    kernel, degree, coef0, multi_class, outer, fit_intercept
+    kernel, degree, coef0, multi_class, outer
         As in :class:`ODMClassifier`.
+
+    fit_intercept : bool, default=None
+        As in :class:`ODMClassifier`; None is True, or False with ``grid="paper"``: the paper has no bias.
 
     cv : int, splitter or iterable of (train, test), default=None
         None is 5 stratified folds, an integer that many; see :func:`sklearn.model_selection.check_cv`.
@@ -395,6 +405,7 @@ class ODMClassifierCV(GridSearchClassifier):
     _classifier = ODMClassifier
     _searched = ("lam", "mu", "theta", "gamma")
     _usual = ("lam", "mu", "theta")
+    _further_requirements = {"fit_intercept": optional(COMMON_PARAMETERS["fit_intercept"])}
 
     def __init__(
         self,
@@ -409,7 +420,7 @@ class ODMClassifierCV(GridSearchClassifier):
         coef0: float = 0.0,
         multi_class: str = "direct",
         outer: str = "concave",
-        fit_intercept: bool = True,
+        fit_intercept: bool | None = None,
         cv: Any = None,
         scoring: str | Callable | None = None,
         tol: float = 1e-3,
@@ -438,6 +449,10 @@ class ODMClassifierCV(GridSearchClassifier):
         self.random_state = random_state
         self.verbose = verbose
         self.n_jobs = n_jobs
+
+    def _template(self):
+        bias = self.grid != "paper" if self.fit_intercept is None else self.fit_intercept
+        return super()._template().set_params(fit_intercept=bias)
 
     def _usual_values(self, name, total_weight):
         values = _USUAL[self.grid][name]
