@@ -25,9 +25,15 @@ __all__ = ["Classifier", "Reach", "Shape", "register"]  # what is documented
 
 _PRICES = (0.01, 0.1, 1.0, 10.0, 100.0)
 _FEW_PRICES = (0.1, 1.0, 10.0)
+_LANDMARKS = 500  # of the Nystroem features that stand for a kernel on many rows
 SECONDS_PER_SPLIT = 60.0  # search and fit of a method that nobody asked for
-ASKED_ONLY = "only when asked for (--methods all)."
 SECONDS_OF_RESERVE = 600.0  # the same for methods of the kind of the best one
+TOO_SLOW = (
+    f"too slow here by a pilot fit: methods run that take up to {SECONDS_PER_SPLIT:g} s per split, and up to "
+    f"{SECONDS_OF_RESERVE:g} s if the best one is of their kind; --methods runs them by name."
+)
+APPROXIMATED = f"too slow here by a pilot fit, so linear methods on {_LANDMARKS} Nystroem features of the kernel run."
+ASKED_ONLY = "only when asked for (--methods all)."
 
 
 class Shape(NamedTuple):
@@ -151,9 +157,12 @@ class Classifier:
         return self.registered or getattr(import_module(self.module), self.name)
 
     def methods(self) -> "list[Method]":
-        """Return its forms in a comparison: linear, with the RBF kernel, both or neither."""
+        """Return its forms in a comparison: linear, with the RBF kernel, and linear on features of that kernel."""
         forms = ((self.linear, False), (self.rbf, True))
-        return [Method(self, kernel, reach) for reach, kernel in forms if reach is not None]
+        found = [Method(self, kernel, reach) for reach, kernel in forms if reach is not None]
+        if self.linear is not None and self.rbf is not None:
+            found.append(Method(self, True, self.linear._replace(default=False), _LANDMARKS))
+        return found
 
 
 class Method(NamedTuple):
@@ -166,15 +175,20 @@ class Method(NamedTuple):
         Whether it uses the RBF kernel.
     reach : Reach
         Up to which size it runs without being asked for.
+    landmarks : int or None
+        Of the Nystroem features on which the linear form stands for the kernel; None is the kernel itself.
     """
 
     classifier: Classifier
     kernel: bool
     reach: Reach
+    landmarks: int | None = None
 
     @property
     def key(self) -> str:
         """Its name on the command line."""
+        if self.landmarks is not None:
+            return f"{self.classifier.key}-nystroem"
         return f"{self.classifier.key}-rbf" if self.kernel and not self.classifier.rival else self.classifier.key
 
     @property
@@ -185,6 +199,8 @@ class Method(NamedTuple):
     @property
     def label(self) -> str:
         """Its name in tables."""
+        if self.landmarks is not None:
+            return f"{self.family} (Nystroem)"
         return f"{self.family} (RBF)" if self.kernel else self.family
 
     @property
@@ -216,6 +232,9 @@ class Method(NamedTuple):
 
     def grid(self, shape: Shape, few: bool) -> dict[str, tuple]:
         """Return the values to try of each parameter, for data of this shape."""
+        if self.landmarks is not None:
+            values = {f"classifier__{name}": found for name, found in self.classifier.grid(shape, True).items()}
+            return {**values, "features__gamma": shape.gammas[:2]}
         values = self.classifier.grid(shape, few)
         if self.kernel:
             values = {**values, "gamma": shape.gammas[:2] if few else shape.gammas}
@@ -223,12 +242,34 @@ class Method(NamedTuple):
 
     def estimator(self, seed: int, **parameters: Any) -> "BaseEstimator":
         """Return the classifier, not fitted, with the seed where it takes one."""
-        return self.classifier.load()(**self._given(seed, parameters))
+        if self.landmarks is None:
+            return self.classifier.load()(**self._given(seed, parameters))
+        from sklearn.kernel_approximation import Nystroem
+        from sklearn.pipeline import Pipeline
+
+        features = Nystroem(n_components=self.landmarks, random_state=seed)
+        classifier = self.classifier.load()(**self._linear._given(seed, {}))
+        return Pipeline([("features", features), ("classifier", classifier)]).set_params(**parameters)
+
+    @property
+    def _linear(self):
+        return self._replace(kernel=False, landmarks=None)
 
     def code(self, seed: int, parameters: Mapping[str, Any]) -> tuple[str, str]:
         """Return Python that imports the class, and Python that makes the classifier."""
+        if self.landmarks is not None:
+            parts = {step: {} for step in ("features", "classifier")}
+            for name, value in parameters.items():
+                step, _, own = name.partition("__")
+                parts[step][own] = value
+            features = {**parts["features"], "n_components": self.landmarks, "random_state": seed}
+            imported, made = self._linear.code(seed, parts["classifier"])
+            return (
+                f"from sklearn.kernel_approximation import Nystroem\nfrom sklearn.pipeline import Pipeline\n{imported}",
+                f"Pipeline([('features', Nystroem({_arguments(features)})), ('classifier', {made})])",
+            )
         name = self.classifier.name
-        arguments = ", ".join(f"{key}={value!r}" for key, value in self._given(seed, parameters).items())
+        arguments = _arguments(self._given(seed, parameters))
         return f"from {self.classifier.home} import {name}", f"{name}({arguments})"
 
     def _given(self, seed, parameters):
@@ -236,6 +277,10 @@ class Method(NamedTuple):
         if "random_state" in signature(self.classifier.load()).parameters:
             given["random_state"] = seed
         return given
+
+
+def _arguments(given):
+    return ", ".join(f"{name}={value!r}" for name, value in given.items())
 
 
 # ---------------------------------------------------------------------- grids
@@ -590,6 +635,8 @@ def choose(wanted: Sequence[str] | None, shape: Shape, cost: Callable[[Method], 
     for method in METHODS:
         if asked is not None and method.key not in asked and method.key not in BASELINES:
             continue
+        if asked is None and method.landmarks is not None:
+            continue
         named = asked is not None and method.key in asked
         if shape.sparse and not method.reach.sparse:
             left_out[method.label] = "takes no sparse rows."
@@ -601,9 +648,15 @@ def choose(wanted: Sequence[str] | None, shape: Shape, cost: Callable[[Method], 
         if seconds <= SECONDS_PER_SPLIT:
             kept.append(method)
             continue
-        if asked is None and seconds <= SECONDS_OF_RESERVE:
+        left_out[method.label] = TOO_SLOW
+        if asked is not None:
+            continue
+        if seconds <= SECONDS_OF_RESERVE:
             reserve.append(method)
-        left_out[method.label] = _too_slow(method, seconds)
+        near = BY_KEY.get(f"{method.classifier.key}-nystroem") if method.kernel else None
+        if near is not None and cost(near) <= SECONDS_PER_SPLIT:
+            left_out[method.label] = APPROXIMATED
+            kept.append(near)
     return Choice(_quick_first(kept), _quick_first(reserve), left_out)
 
 
@@ -616,7 +669,7 @@ def _expand(wanted):
     for name in wanted:
         key = name.strip().lower()
         if key == "all":
-            keys.update(BY_KEY)
+            keys.update(method.key for method in METHODS if method.landmarks is None)
         elif key in ("linear", "rbf"):
             keys.update(method.key for method in METHODS if method.default and method.kind == key)
         elif key in BY_KEY:
@@ -647,22 +700,3 @@ class UnknownMethod(ValueError):
 def _within_reach(method, shape):
     n_problems = shape.classes if shape.classes > 2 else 1
     return shape.rows * n_problems <= method.reach.rows and shape.columns <= method.reach.columns
-
-
-def _too_slow(method, seconds):
-    """Return why a method does not run from the start."""
-    return (
-        f"a split would take about {_time(seconds)}, by a pilot fit, and methods run that take up to "
-        f"{_time(SECONDS_PER_SPLIT)} (up to {_time(SECONDS_OF_RESERVE)} if the best one is of their kind); "
-        f"--methods {method.key} runs it."
-    )
-
-
-def _time(seconds):
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.0f} h"
-    )

@@ -293,12 +293,13 @@ def test_grids_fit_their_estimators(method, few):
     grid = method.grid(shape, few)
     estimator = method.estimator(0)
     assert set(grid) <= set(estimator.get_params())
-    assert method.kernel == (getattr(estimator, "kernel", "linear") == "rbf")
+    if method.landmarks is None:
+        assert method.kernel == (getattr(estimator, "kernel", "linear") == "rbf")
     imported, made_by = method.code(7, {name: values[0] for name, values in grid.items()})
     namespace = {}
     exec(f"{imported}\nmade = {made_by}", namespace)
     first = {name: values[0] for name, values in grid.items()}
-    assert str(namespace["made"].get_params()) == str(method.estimator(7, **first).get_params())
+    assert str(namespace["made"]) == str(method.estimator(7, **first))
 
 
 def test_methods_are_chosen_by_measured_cost_and_the_reason_is_said():
@@ -311,13 +312,15 @@ def test_methods_are_chosen_by_measured_cost_and_the_reason_is_said():
     keys = {method.key for method in large.methods}
     assert "lssvm-rbf" in keys and not {"svc", "ldm-rbf"} & keys
     assert "svc" in {m.key for m in large.reserve} and "ldm-rbf" not in {m.key for m in large.reserve}
-    assert large.left_out["LDM (RBF)"] == (
-        "a split would take about 83 min, by a pilot fit, and methods run that take up to 60 s (up to 10 min if the "
-        "best one is of their kind); --methods ldm-rbf runs it."
-    )
+    assert large.left_out["SVC (RBF)"].startswith("too slow here by a pilot fit: methods run that take up to 60 s")
+    assert "ldm-nystroem" in keys and "500 Nystroem features" in large.left_out["LDM (RBF)"]
+    assert not any(key.endswith("-nystroem") for key in {method.key for method in small.methods})
+    slow = choose(None, Shape(300_000, 10, 2, False, 1.0), cost=lambda method: 5000.0)
+    assert len(set(slow.left_out.values())) == 2  # one sentence for all that are too slow, one for the others
     named = choose(["LDM", " odm "], Shape(500, 10, 2, False, 1.0))
     assert {method.key for method in named.methods} == {"ldm", "odm", *BASELINES} and not named.reserve
-    assert {m.key for m in choose(["all"], Shape(500, 10, 2, False, 1.0)).methods} == set(BY_KEY)
+    exact = {method.key for method in METHODS if method.landmarks is None}
+    assert {m.key for m in choose(["all"], Shape(500, 10, 2, False, 1.0)).methods} == exact
     with pytest.raises(ValueError, match=r"there is no method 'nonsense'; there are .*ldm-rbf"):
         choose(["nonsense"], Shape(500, 10, 2, False, 1.0))
     with pytest.raises(ValueError, match=r"there is no method 'ldmrbf'; did you mean ldm-rbf or "):
@@ -608,8 +611,55 @@ def test_training_chooses_and_fits():
     assert trained.model.score(X, y) > 0.7 and set(trained.parameters) == {"C"}
     given = train(X, y, method="ldm", parameters={"C": 2.0, "lambda1": 0.0, "lambda2": 0.0})
     assert given.inner_score is None and given.model[-1].C == 2.0
+    with pytest.raises(ValueError, match="a threshold divides two classes, and your data has 3"):
+        train(X, y, method="mamc", threshold="balanced_accuracy")
     with pytest.raises(ValueError, match="there is no method 'svm'"):
         train(X, y, method="svm")
+
+
+@pytest.mark.filterwarnings("ignore:n_components")
+def test_a_kernel_is_stood_for_by_nystroem_features():
+    X, y = make_classification(150, 5, n_informative=3, random_state=0)
+    comparison = compare(X, y, methods=["ldm-nystroem"], splits=2, repeats=1, quick=True)
+    row = next(row for row in comparison.rows if row.method == "ldm-nystroem")
+    assert row.label == "LDM (Nystroem)" and row.kernel and row.geometric_margin > 0.0 and not comparison.failures
+    namespace = {"X": X, "y": y}
+    exec(code(comparison, "ldm-nystroem"), namespace)
+    assert abs(namespace["model"].score(X, y) - row.score) < 0.2
+
+
+def test_a_function_may_be_the_score(data):
+    X, y = data
+
+    def recall_of_ones(model, X, y):
+        return float(np.mean(model.predict(X)[y == 1] == 1))
+
+    comparison = compare(X, y, methods=["mamc"], splits=2, repeats=1, quick=True, scoring=recall_of_ones)
+    result = next(r for r in comparison.results if r.cell.method == "mamc" and r.cell.split == 0)
+    assert result.score == result.detail.confusion[1][1] / sum(result.detail.confusion[1])
+    assert "the highest recall_of_ones" in comparison.answer()[0] and "recall_of_ones" in str(comparison)
+    assert "most frequent" not in str(comparison) and "recall_of_ones" in comparison.to_html()
+    json.loads(json.dumps(comparison.as_dict(), allow_nan=False))
+
+
+def test_a_notebook_shows_the_answer_and_the_table(comparison):
+    page = comparison._repr_html_()
+    assert page.startswith("<p><b>Use ") and all(row.label in page for row in comparison.rows)
+
+
+def test_dates_of_a_frame_are_those_of_a_file(tmp_path):
+    rng = np.random.default_rng(0)
+    days = pd.date_range("2023-12-20", periods=60, freq="13h")
+    frame = pd.DataFrame({"seen": days, "x": rng.normal(size=60), "kind": np.where(rng.random(60) < 0.5, "a", "b")})
+    frame.to_csv(tmp_path / "dates.csv", index=False)
+    from_file, _ = find_data(tmp_path / "dates.csv", target="kind")
+    from_frame, _ = find_data(frame, target="kind")
+    assert from_frame.feature_names == from_file.feature_names and "seen (hour)" in from_frame.feature_names
+    np.testing.assert_allclose(np.asarray(from_frame.X), np.asarray(from_file.X))
+    assert find_data(frame.assign(seen=days.tz_localize("UTC")), target="kind")[0].feature_names
+    said = suspicions(prepare((from_frame, {}), Columns()))
+    assert "made of 'seen' count in every distance of methods with a kernel" in " ".join(said)
+    assert prepare((from_frame, {}), Columns(drop=("seen",))).dataset.feature_names == ("x",)
 
 
 # ---------------------------------------------------------------------- rows that belong together, columns that tell
@@ -688,8 +738,20 @@ def test_what_is_too_good_to_be_true_is_said():
     twice = np.repeat(rng.normal(size=(50, 3)), 2, axis=0)
     assert suspicions(prepared(twice, y[:100]))[0].startswith("50 of 100 rows repeat others")
     days = pd.DataFrame({"seen (days since 1970)": 10.0 * y + rng.normal(0.0, 3.0, 200), "x": rng.normal(size=200)})
-    (note,) = suspicions(prepared(days, y))
+    *_, note = suspicions(prepared(days, y))
     assert note.startswith("The classes follow 'seen'") and "--time 'seen'" in note
+
+
+def test_a_threshold_is_chosen_by_a_score():
+    X, y = make_classification(600, 5, weights=[0.9], flip_y=0.1, random_state=0)
+    labels = np.where(y == 1, "alarm", "usual")
+    plain, tuned = (train(X, labels, method="lssvm", quick=True, threshold=how).model for how in (None, "f1"))
+    f1 = [f1_score(labels, model.predict(X), pos_label="alarm") for model in (plain, tuned)]
+    assert f1[1] > f1[0] + 0.05
+    balanced = train(X, labels, method="lssvm", quick=True, threshold="balanced_accuracy").model
+    assert balanced_accuracy_score(labels, balanced.predict(X)) > balanced_accuracy_score(labels, plain.predict(X))
+    with pytest.raises(ValueError, match="choose one"):
+        train(X, labels, method="lssvm", threshold="f1", calibrate="sigmoid")
 
 
 # ---------------------------------------------------------------------- the closer look
@@ -763,11 +825,13 @@ def browser(page, tmp_path, *arguments):
 CLICK = """
 <script>
 const column = name => [...document.querySelectorAll("table.sortable thead")][0].querySelectorAll("th")[name];
+const fit = [...document.querySelectorAll("table.sortable thead")[0].querySelectorAll("th")]
+  .findIndex(head => head.textContent === "fit");
 const names = () => [...document.querySelectorAll("table.sortable tbody")][0].querySelectorAll("tr > th");
 const texts = () => [...names()].map(cell => cell.textContent);
 const log = [];
-for (const name of [1, 1, 9]) { column(name).querySelector("button").click(); log.push(texts().join("|")); }
-log.push(column(9).getAttribute("aria-sort"), document.documentElement.scrollWidth <= innerWidth);
+for (const name of [1, 1, fit]) { column(name).querySelector("button").click(); log.push(texts().join("|")); }
+log.push(column(fit).getAttribute("aria-sort"), document.documentElement.scrollWidth <= innerWidth);
 log.push(performance.getEntriesByType("resource").length);
 document.title = log.join(";");
 </script>

@@ -25,7 +25,7 @@ def datasets(here, data_dir):
 
     entries = {entry.name: entry for entry in catalogue()}
     lines = [("name", "rows", "columns", "classes", "", "")]
-    for row in status(data_dir):
+    for row in sorted(status(data_dir), key=lambda row: row.state != "here"):  # what can be had first
         if row.state == "here" or not here:
             entry = entries[row.name]
             shape = [entry.rows, entry.features, entry.classes]

@@ -3,6 +3,7 @@
 Each split of the first repeat is fitted again with the parameters that were chosen there, so every row is tested once.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,10 +37,12 @@ class Look:
     ----------
     comparison : Comparison
     data : Data
+    scorer : callable, optional
+        What methods are ranked by, if it is no score by name.
     """
 
-    def __init__(self, comparison: "Comparison", data: "Data"):
-        self.plan = comparison.plan
+    def __init__(self, comparison: "Comparison", data: "Data", scorer: Callable | None = None):
+        self.plan, self.scorer = comparison.plan, scorer
         self.X, self.y, self.blocks = data.dataset.X, np.asarray(data.dataset.y), data.blocks
         labels = np.unique(self.y).tolist()
         self.positive = next((label for label in labels if str(label) == comparison.plan.positive), None)
@@ -73,6 +76,8 @@ class Look:
 
     def _score(self, model, X, y):
         """The score of the ranking, or accuracy instead of log-loss, which would take calibration every time."""
+        if self.scorer is not None:
+            return float(self.scorer(model, X, y))
         name = "accuracy" if self.plan.scoring == "log_loss" else self.plan.scoring
         values = columns(decide(model, X), model.classes_, self.positive)
         return measures(y, model.predict(X), values, model.classes_, self.positive, only=name)[name]

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -397,7 +398,7 @@ class Comparison:
             "failures": self.failures,
             "warnings": self.warnings,
             "left_out": self.left_out,
-            "baseline": self.baseline,
+            "baseline": None if np.isnan(self.baseline) else self.baseline,
             "table": [row.as_dict() for row in self.rows],
             "cells": [_cell_as_dict(result) for result in self.results],
             "looks": [_cell_as_dict(look) for look in self.looks],
@@ -423,6 +424,11 @@ class Comparison:
         from margindist.compare.report import html
 
         return html(self, command)
+
+    def _repr_html_(self) -> str:
+        """Return the answer and the table as a notebook shows them."""
+        advice, *rest = (escape(sentence) for sentence in self.answer())
+        return f"<p><b>{advice}</b></p><p>{' '.join(rest)}</p><pre>{escape(str(self))}</pre>"
 
     def __str__(self) -> str:
         return table_as_text(self)

@@ -17,7 +17,7 @@ from margindist.datasets.dataset import check_labels, take_rows
 from margindist.datasets.encoding import as_pandas, is_foreign
 from margindist.suggestions import did_you_mean
 
-_DATE_PARTS = ("days since 1970", "hour")  # of which the readers make columns; what orders rows by their time
+_DAYS = "days since 1970"  # the part of a date that orders rows in time
 _GROUP_NAME = re.compile(
     r"(.*[_ .-])?(id|subject|patient|person|user|customer|client|session|group|participant)([_ .-]?(id|no|nr))?",
     re.IGNORECASE,
@@ -78,7 +78,7 @@ def find_data(
             "Dataset, a file or a name."
         )
     if hasattr(data, "iloc"):
-        X = tidy(data)
+        X = tidy(_dates_apart(data))
     else:
         X = data.tocsr() if sp.issparse(data) else np.asarray(data)
     if X.shape[0] != len(y):
@@ -86,6 +86,24 @@ def find_data(
     y = check_labels(np.asarray(y), "compare", "y")
     names = tuple(map(str, getattr(X, "columns", ())))
     return Dataset("your data", X, y, names, target or "y"), {"kind": "arrays", "target": target}
+
+
+def _dates_apart(frame):
+    """Return a frame whose dates are the numbers that files give: days since 1970, year, month and so on."""
+    from margindist.datasets.spelling import date_parts
+
+    columns = {}
+    for name in frame.columns:
+        if frame[name].dtype.kind != "M":
+            columns[name] = frame[name]
+            continue
+        naive = frame[name].dt.tz_localize(None) if getattr(frame[name].dt, "tz", None) is not None else frame[name]
+        moments = naive.to_numpy(dtype="datetime64[s]")
+        known = moments[~np.isnat(moments)]
+        columns |= date_parts(name, moments, bool((known != known.astype("datetime64[D]")).any()))
+    if len(columns) == frame.shape[1]:
+        return frame
+    return type(frame)(columns, index=frame.index)
 
 
 def _named_data(path, target, data_dir, encoding):
@@ -181,10 +199,9 @@ def _blocks(dataset, names, columns, notes):
     if columns.time is not None:
         places = _belonging(names, columns.time)
         parts = {names[k].removeprefix(f"{columns.time} (").removesuffix(")"): _codes(dataset.X, k) for k in places}
-        values = parts.get(columns.time, parts.get(_DATE_PARTS[0]))
+        values = parts.get(columns.time, parts.get(_DAYS))
         if values is None:
             raise ValueError(f"compare: the column {columns.time!r} has no order in time; name a date or a number.")
-        values = values + parts.get(_DATE_PARTS[1], 0.0) / 24.0
         if np.isnan(values).any():
             raise ValueError(f"compare: the column {columns.time!r} misses values, so its rows have no order in time.")
         notes.append(f"Test rows come after the training rows by {columns.time!r}, which is not learned from.")
@@ -229,11 +246,23 @@ def suspicions(data: Data) -> list[str]:
     if sp.issparse(dataset.X):
         return []
     names = _names(dataset)
-    found = []
+    found = list(_date_notes(names))
     if data.blocks.kind is None:
         found += _group_notes(dataset, names)
         found += _duplicate_note(dataset)
     return [*found, *_leak_notes(dataset, names)]
+
+
+def _date_notes(names):
+    """Dates are several columns, which count in every distance between rows."""
+    for name in names:
+        if name.endswith(f" ({_DAYS})"):
+            date = name.removesuffix(f" ({_DAYS})")
+            n_parts = sum(other.startswith(f"{date} (") for other in names)
+            yield (
+                f"The {n_parts} columns made of {date!r} count in every distance of methods with a kernel: if it "
+                f"says little about the class, --drop {date!r} may help them much."
+            )
 
 
 def _group_notes(dataset, names):
@@ -280,7 +309,7 @@ def _leak_notes(dataset, names):
                 f"The column {name!r} alone tells the classes almost without error (balanced accuracy {told:.3f}): if "
                 f"it is not known before the class is, --drop {name!r} leaves it out."
             )
-        elif part == f"{_DATE_PARTS[0]})" and told - chance >= 0.5 * (1.0 - chance):
+        elif part == f"{_DAYS})" and told - chance >= 0.5 * (1.0 - chance):
             yield (
                 f"The classes follow {date!r} (balanced accuracy {told:.3f} by the day alone): --time {date!r} tests "
                 "on rows that come later, as it will be in use."

@@ -30,7 +30,16 @@ from margindist.compare.comparison import FORMAT, QUANTILES, Comparison
 from margindist.compare.data import Columns, find_data, prepare
 from margindist.compare.plan import Protocol, left_out_notes, make_plan
 from margindist.compare.records import CellDetail, Influence, Margins, PartMargins, plain
-from margindist.compare.scoring import LABELS, Scorer, columns, decide, mean_log_loss, measures, probabilities_after
+from margindist.compare.scoring import (
+    LABELS,
+    Scorer,
+    columns,
+    decide,
+    mean_log_loss,
+    measures,
+    probabilities_after,
+    score_name,
+)
 from margindist.compare.splits import calibration_splits, inner_splits
 from margindist.datasets import encoder
 from margindist.datasets.dataset import take_rows
@@ -46,7 +55,7 @@ def compare(
     y: ArrayLike | None = None,
     *,
     target: str | None = None,
-    scoring: str = "accuracy",
+    scoring: str | Callable = "accuracy",
     methods: Sequence[str] | None = None,
     splits: int = 5,
     repeats: int = 2,
@@ -78,7 +87,8 @@ def compare(
         Name of the target column of a file or a data frame.
     scoring : str, default="accuracy"
         What methods are ranked by and choose their parameters by: accuracy, balanced_accuracy, f1_macro, roc_auc,
-        average_precision (of the rarer class of two) or log_loss (after calibration by a sigmoid).
+        average_precision (of the rarer class of two) or log_loss (after calibration by a sigmoid); or a function of a
+        fitted classifier, rows and labels, of which more is better, such as scikit-learn's ``make_scorer`` makes.
     methods : sequence of str, default=None
         Keys of the methods (``margindist.methods.BY_KEY``), or None for all that do not take too long, as pilot fits
         tell where the data are large. scikit-learn's linear and kernel SVM and logistic regression are always beside
@@ -128,13 +138,14 @@ def compare(
     >>> sorted(row.label for row in comparison.rows)
     ['LS-SVM', 'LinearSVC', 'LogisticRegression', 'MAMC', 'SVC (RBF)']
     """
-    if scoring not in LABELS:
+    scorer = scoring if callable(scoring) else None
+    if scorer is None and scoring not in LABELS:
         raise ValueError(f"compare: scoring must be one of {', '.join(LABELS)}, got {scoring!r}.")
     say = say or (lambda sentence: None)
     deadline = None if time_budget is None else monotonic() + time_budget
     used = Columns(tuple(drop), tuple(only), groups, time)
     found = prepare(find_data(data, y, target, data_dir, encoding), used)
-    protocol = Protocol(scoring, methods, splits, repeats, seed, quick)
+    protocol = Protocol(score_name(scoring), methods, splits, repeats, seed, quick)
     costs = _known_costs(store, found.dataset) if resume else {}
     plan, about = make_plan(found, protocol, costs, say)
     with Store(store) as results, results.alone():
@@ -149,7 +160,7 @@ def compare(
             whole.begin(cells, later)
             return run(results, cells, evaluate, n_jobs=n_jobs, time_budget=left, progress=whole).stopped
 
-        evaluate = Evaluate(plan, found)
+        evaluate = Evaluate(plan, found, scorer)
         stopped = finish(plan.cells(), evaluate)
         comparison = Comparison.from_results(plan, about, results, stopped)
         if stopped is None and comparison.called:
@@ -160,7 +171,7 @@ def compare(
         if stopped is None and results.pending(comparison.look_cells()):
             labels = " and ".join(BY_KEY[key].label for key in comparison.looked_at)
             say(f"A closer look at {labels}: curves, columns that matter, learning curve.")
-            stopped = finish(comparison.look_cells(), Look(comparison, found), later=0)
+            stopped = finish(comparison.look_cells(), Look(comparison, found, scorer), later=0)
         return Comparison.from_results(plan, about, results, stopped)
 
 
@@ -245,8 +256,9 @@ def default_store(output: str | os.PathLike) -> Path:
 class Evaluate:
     """Computes one cell; picklable, so that other processes can do it."""
 
-    def __init__(self, plan, data):
+    def __init__(self, plan, data, scorer=None):
         self.plan = plan
+        self.scorer = scorer
         self.X = data.dataset.X
         self.y = np.asarray(data.dataset.y)
         self.blocks = data.blocks
@@ -267,7 +279,7 @@ class Evaluate:
         parameters, inner, influence = {}, None, Influence({}, ())
         positive = positive_label(self.y, self.plan.positive)
         if grid:
-            found = search(base, grid, folds=folds, scoring=scorer_for(self.plan.scoring, positive))
+            found = search(base, grid, folds=folds, scoring=self.scorer or scorer_for(self.plan.scoring, positive))
             found.fit(X_train, y_train)
             parameters = plain_parameters(found.best_params_)
             inner = float(found.best_score_)
@@ -282,6 +294,8 @@ class Evaluate:
         finished = process_time()
         classes = model.classes_
         scores = measures(y_test, predicted, columns(decide(model, X_test), classes, positive), classes, positive)
+        if self.scorer is not None:
+            scores[self.plan.scoring] = float(self.scorer(model, X_test, y_test))
         if self.plan.scoring == "log_loss":
             held_out = calibration_splits(y_train, self.blocks.of(train), self.plan.folds)
             p = probabilities_after(model, held_out, X_train, y_train, X_test)

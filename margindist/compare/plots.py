@@ -161,10 +161,10 @@ def time_and_score(comparison: Comparison, styles: dict) -> Markup:
             axes.annotate(str(row.rank), (seconds, value), color="white", ha="center", va="center", fontsize=6.5)
     if low - room <= base <= high + room:
         axes.axhline(base, color="#767676", linewidth=1.2, linestyle="--")
-    axes.set(xlabel="fit time [s]", ylabel=LABELS[score.name], ylim=(low - room, high + room))
+    axes.set(xlabel="fit time [s]", ylabel=score.label, ylim=(low - room, high + room))
     if score.name == "log_loss":
         axes.invert_yaxis()
-    return Markup(inline_svg(figure, f"{LABELS[score.name]} of every method against the time of a fit"))
+    return Markup(inline_svg(figure, f"{score.label} of every method against the time of a fit"))
 
 
 def learning_curve(comparison: Comparison, styles: dict) -> Markup | None:
@@ -179,8 +179,8 @@ def learning_curve(comparison: Comparison, styles: dict) -> Markup | None:
         named(axes.plot(sizes, mean, linewidth=2.2, **style._asdict()), BY_KEY[key].label)
         axes.plot(sizes, mean, "o", color=style.color, markersize=4)
     name = "accuracy" if comparison.plan.scoring == "log_loss" else comparison.plan.scoring
-    axes.set(xlabel="training rows", ylabel=LABELS[name], xlim=(0, None))
-    return Markup(inline_svg(figure, f"{LABELS[name]} against the number of training rows"))
+    axes.set(xlabel="training rows", ylabel=LABELS.get(name, name), xlim=(0, None))
+    return Markup(inline_svg(figure, f"{LABELS.get(name, name)} against the number of training rows"))
 
 
 def learning(curves: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from margindist.compare import plots
 from margindist.compare.comparison import LEVEL, Comparison
 from margindist.compare.plan import left_out_notes
-from margindist.compare.scoring import LABELS, SHORT
+from margindist.compare.scoring import SHORT
 from margindist.compare.verdict import BASELINE, Score
 from margindist.margins import method_styles
 from margindist.methods import BY_KEY, METHODS
@@ -54,10 +54,11 @@ def html(comparison: Comparison, command: str | None = None) -> str:
         level=LEVEL,
         styles=styles,
         score=Score(comparison.plan.scoring),
-        score_label=LABELS[comparison.plan.scoring],
+        score_label=Score(comparison.plan.scoring).label,
         second="accuracy" if comparison.plan.scoring != "accuracy" else "balanced_accuracy",
-        short=SHORT,
+        short=SHORT | {comparison.plan.scoring: Score(comparison.plan.scoring).short},
         baseline_label=BASELINE,
+        shows_svm=comparison.reference is not None and comparison.reference != comparison.rows[0].method,
         scores={key: [result.score for result in results] for key, results in done.items()},
         reach=_reach(done),
         plots=_plots(comparison, styles) if comparison.rows else {},

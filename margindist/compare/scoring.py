@@ -31,6 +31,19 @@ SHORT = {
 }
 
 
+def score_name(scoring: Any) -> str:
+    """Return the name of a score, also of a function or of what scikit-learn's ``make_scorer`` has made of one.
+
+    Examples
+    --------
+    >>> from sklearn.metrics import fbeta_score, make_scorer
+    >>> score_name("accuracy"), score_name(make_scorer(fbeta_score, beta=2))
+    ('accuracy', 'fbeta_score')
+    """
+    named = getattr(scoring, "__name__", str(scoring))
+    return named.removeprefix("make_scorer(").partition(",")[0].rstrip(")")
+
+
 class Scorer(NamedTuple):
     """A score in the form that searches take: called with a fitted classifier, rows and labels.
 
@@ -170,12 +183,14 @@ def baseline(name: str, part: Mapping[str, int], everywhere: Mapping[str, int], 
     Parameters
     ----------
     name : str
-        One of `LABELS`.
+        One of `LABELS`; of any other score it is not known, and not a number.
     part, everywhere : dict
         From classes to rows, of the test part and of all rows.
     positive : str or None
         The class that average precision is about, of two.
     """
+    if name not in LABELS:
+        return float("nan")
     n_rows = sum(part.values())
     shares = {label: count / n_rows for label, count in part.items()}
     n_classes = sum(count > 0 for count in part.values())

@@ -1,14 +1,15 @@
 """One method, fitted to all the data with the parameters that cross-validation chooses."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
-from sklearn.model_selection import GridSearchCV, StratifiedKFold
+from sklearn.metrics import f1_score, make_scorer, precision_score, recall_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from margindist.compare.data import find_data, named_table
@@ -58,6 +59,7 @@ def train(
     quick: bool = False,
     scoring: str = "accuracy",
     calibrate: str | None = None,
+    threshold: str | Callable | None = None,
     data_dir: str | os.PathLike | None = None,
     encoding: str | None = None,
 ) -> Trained:
@@ -79,6 +81,9 @@ def train(
     calibrate : {"sigmoid", "isotonic", "temperature"}, default=None
         The curve by which ``CalibratedClassifierCV`` of scikit-learn makes probabilities of decision values, fitted to
         scores of held-out rows; None makes none. "temperature" needs scikit-learn 1.8.
+    threshold : str or callable, default=None
+        Score of scikit-learn's by which the threshold between two classes is chosen, on held-out rows, such as "f1" (of
+        the rarer class) or "balanced_accuracy"; None keeps it at 0. The classifier is a `TunedThresholdClassifierCV`.
     data_dir, encoding
         As for :func:`compare`.
 
@@ -90,8 +95,12 @@ def train(
         raise UnknownMethod(method, BY_KEY)
     if scoring not in LABELS:
         raise ValueError(f"train: scoring must be one of {', '.join(LABELS)}, got {scoring!r}.")
+    if threshold is not None and calibrate is not None:
+        raise ValueError("train: calibrate and threshold each decide by scores in a way of their own; choose one.")
     given = dict(parameters or {})
     if isinstance(data, Partitions):
+        if threshold is not None:
+            raise ValueError("train: a threshold is chosen on rows in memory; load the rows, or fit without it.")
         return _train_in_parts(data, method, given, folds, seed, quick, scoring, calibrate)
     dataset, _ = find_data(data, y, target, data_dir, encoding)
     counts = class_counts(dataset)
@@ -113,8 +122,23 @@ def train(
     if calibrate is not None:
         base.set_params(**given)
         model = _calibrated(base, calibrate, _held_out(counts, folds, seed)).fit(X, dataset.y)
+    if threshold is not None:
+        model = _tuned(base.set_params(**given), threshold, _held_out(counts, folds, seed), X, dataset)
     fitted = Pipeline([("encode", coder), ("classify", model)])
     return Trained(fitted, dataset, BY_KEY[method].label, dict(sorted(given.items())), inner_score, notes)
+
+
+def _tuned(base, threshold, cv, X, dataset):
+    """Return the classifier, fitted, with the threshold that a score prefers on held-out rows."""
+    labels, counts = np.unique(dataset.y, return_counts=True)
+    if len(labels) > 2:
+        raise ValueError(f"train: a threshold divides two classes, and {dataset.name} has {len(labels)}.")
+    of_one_class = {"f1": f1_score, "precision": precision_score, "recall": recall_score}
+    if threshold in of_one_class:
+        threshold = make_scorer(of_one_class[threshold], pos_label=labels[counts.argmin()], zero_division=0.0)
+    response = "decision_function" if hasattr(base, "decision_function") else "predict_proba"
+    tuned = TunedThresholdClassifierCV(base, scoring=threshold, cv=cv, response_method=response)
+    return tuned.fit(X, dataset.y)
 
 
 def _calibrated(classifier, method, folds):

@@ -1,9 +1,10 @@
 """The answer in sentences and the table for a terminal: what to use, why, and what is only chance."""
 
+from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
 from margindist.compare.scoring import LABELS, SHORT
-from margindist.methods import ASKED_ONLY, BY_KEY
+from margindist.methods import APPROXIMATED, ASKED_ONLY, BY_KEY
 from margindist.runs.wording import aligned, duration, listed, rounded
 
 if TYPE_CHECKING:
@@ -27,7 +28,12 @@ class Score(NamedTuple):
     @property
     def label(self) -> str:
         """Its name within a sentence."""
-        return LABELS[self.name]
+        return LABELS.get(self.name, self.name)
+
+    @property
+    def short(self) -> str:
+        """Its name at the head of a column."""
+        return SHORT.get(self.name, self.name)
 
     def text(self, value: float) -> str:
         """Return a score with three digits."""
@@ -60,7 +66,7 @@ def verdict(comparison: "Comparison") -> list[str]:
     return [
         _advice(comparison, score),
         *_about_the_best(comparison, score),
-        _about_the_baseline(comparison, score),
+        *_about_the_baseline(comparison, score),
         *_about_the_machine(comparison, score),
         *_unranked(comparison.rows, score),
         *_not_compared(comparison),
@@ -130,6 +136,8 @@ def _always(score):
 
 def _about_the_baseline(comparison, score):
     best, base = comparison.rows[0], comparison.baseline
+    if isnan(base):
+        return []
     beside = ""
     if abs(best.score - base) < _ROUNDING:
         beside = ": that is as good"
@@ -138,7 +146,7 @@ def _about_the_baseline(comparison, score):
     elif best.score - base <= (best.score_std or 0.0):
         beside = ": that is hardly worse" if score.is_loss else ": that is hardly less"
     always = _always(score)
-    return f"{always[0].upper()}{always[1:]} would give {score.text(base)}{beside}."
+    return [f"{always[0].upper()}{always[1:]} would give {score.text(base)}{beside}."]
 
 
 def _about_the_machine(comparison, score):
@@ -171,7 +179,7 @@ def _not_compared(comparison):
         return [*found, "Only the methods asked for, and scikit-learn's, were compared."]
     best = comparison.rows[0]
     kernels = {method.label: method.kernel for method in BY_KEY.values()}
-    slow = [label for label, reason in comparison.left_out.items() if reason != ASKED_ONLY]
+    slow = [label for label, reason in comparison.left_out.items() if reason not in (ASKED_ONLY, APPROXIMATED)]
     near = [label for label in slow if kernels[label] == best.kernel]
     far = [label for label in slow if label not in near]
     if near:
@@ -192,10 +200,11 @@ def table_as_text(comparison: "Comparison") -> str:
     """
     score = Score(comparison.plan.scoring)
     second = "accuracy" if score.name != "accuracy" else "balanced_accuracy"
-    lines = [("", "method", SHORT[score.name], SHORT[second], "to the best", "fit", "predict", "")]
-    shown = [*comparison.rows, None]  # which stands for the most frequent class, before the first that is worse
-    place = next((k for k, row in enumerate(comparison.rows) if row.rank is None or row.below_baseline), len(shown) - 1)
-    shown.insert(place, shown.pop())
+    lines = [("", "method", score.short, SHORT[second], "to the best", "fit", "predict", "")]
+    shown = list(comparison.rows)
+    if not isnan(comparison.baseline):  # before the first method that is worse
+        place = (k for k, row in enumerate(comparison.rows) if row.rank is None or row.below_baseline)
+        shown.insert(next(place, len(shown)), None)
     for row in shown:
         if row is None:
             lines.append(("", BASELINE, score.text(comparison.baseline), *[""] * 5))
