@@ -489,7 +489,9 @@ def _arrow_columns(opened, layout, numbers, block):
     types = {str(k): words if k in layout.distinct else few for k in range(len(layout.names))}
     types |= {str(k): pa.float64() for k in numbers}
     with opened() as file:
-        table = arrow_csv.read_csv(_Strict(file, layout), **_options(layout, types, block))
+        options = _options(layout, types, block)
+        # The system's own allocator takes less time for pages, and gives back what is freed.
+        table = arrow_csv.read_csv(_Strict(file, layout), **options, memory_pool=pa.system_memory_pool())
     columns, odd = {k: table.column(k) for k in range(len(types))}, set()
     for k in sorted(numbers):
         parts = []

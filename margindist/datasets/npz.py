@@ -103,7 +103,8 @@ def _labels(stored, key, n_rows):
     if y.dtype.kind == "U":
         y = stored.texts(key)
     else:
-        exact = y.astype(np.float64 if y.dtype.kind == "f" else np.int64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            exact = y.astype(np.float64 if y.dtype.kind == "f" else np.int64)
         if not np.array_equal(exact, y) or (y.dtype.kind == "u" and exact.min() < 0):
             raise DataError(f"{stored.name}: the labels in {key!r} ({y.dtype}) are too large, too long or missing.")
         y = exact

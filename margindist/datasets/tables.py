@@ -77,7 +77,9 @@ def _whole_parquet(path, name, most):
 
     with pq.ParquetFile(path) as file:
         refuse_beyond(most, 8 * file.metadata.num_rows * file.metadata.num_columns, name)
-        return file.read()
+        stored = file.read()
+    stored.validate(full=True)  # text is UTF-8
+    return stored
 
 
 def _whole_feather(path, name, most):
@@ -217,7 +219,9 @@ class ParquetFiles(_Stored):
         import pyarrow.parquet as pq
 
         with pq.ParquetFile(path) as file:
-            return file.read_row_groups(units, columns=names)
+            stored = file.read_row_groups(units, columns=names)
+        stored.validate(full=True)
+        return stored
 
 
 class FeatherFiles(_Stored):
