@@ -38,7 +38,6 @@ from margindist.spaces.partitions import Round
 from margindist.spaces.rows import add_rows, column_sizes, n_columns, n_terms, score_sizes, scores, squares
 
 __all__ = [
-    "SHORTER",
     "Bounds",
     "CertifiedPart",
     "Ledger",
@@ -48,6 +47,7 @@ __all__ = [
     "inseparable",
     "relative",
     "residual_of",
+    "worthwhile_scale",
 ]
 
 _UNIT = 2.0**-53
@@ -56,7 +56,7 @@ _OF_A_DUAL_POINT = 64  # roundings of a row's dual variable and of the mean marg
 _OWN = 1.0 + 2.0**-30  # what adding up the bound's own terms, none of them negative, can lose
 _IMMATERIAL = 1e-11  # relative error that any value has: not in its gap, but in its bounds beside others
 _LARGEST = 1e9  # a hard margin of 1 that is added up from terms at least this large, or there is none: not separable
-SHORTER = 4.0 ** -np.arange(1.0, 120.0)  # parts of weights that are tried where all of them are worse than none
+_SHORTER = 4.0 ** -np.arange(1.0, 120.0)  # parts of weights that are tried where all of them are worse than none
 _LONGER = 1.0 + 4.0 ** -np.arange(25.0, 0.0, -1.0)  # and multiples, where rounding is in the objective
 
 
@@ -89,7 +89,7 @@ class Bounds(NamedTuple):
         """Return the same weights with another bound of the minimum, if that is higher and not above the weights."""
         if not self.lower < lower <= self.upper:
             return self
-        return self._replace(excess=max(0.0, self.excess + self.lower - lower))
+        return self._replace(excess=max(0.0, self.value - self.error - _IMMATERIAL * abs(self.value) - lower))
 
 
 def gamma(n):
@@ -115,6 +115,28 @@ def inseparable(mass, pull, sizes, largest=_LARGEST):
     if not (0.0 < mass < np.inf) or not np.isfinite(pull).all():
         return False
     return bool((largest * np.abs(pull) <= mass * sizes).all())
+
+
+def worthwhile_scale(objective, square, margins, weights):
+    """Return the part of some weights that is worth having: 1, unless weights of zero cost less than all of them.
+
+    Solvers that lose their way can end at weights a million times too long. The objective is convex along the ray from
+    zero through them, where shorter weights make the same predictions; they cost at most what weights of zero do.
+    """
+
+    def value(scale):
+        found = objective.value(scale * scale * square, scale * margins, weights)
+        return found if np.isfinite(found) else np.inf
+
+    best, least = 1.0, value(1.0)
+    if least <= value(0.0):
+        return best
+    for scale in _SHORTER:
+        now = value(scale)
+        if now >= least and np.isfinite(least):
+            break
+        best, least = scale, now
+    return best if least < value(0.0) else 0.0
 
 
 # ---------------------------------------------------------------------- what the rows of a part add
@@ -225,7 +247,7 @@ def certified(objective, w, mean_row, total):
     nothing = objective.at_zero(total)
     if objective.hard or (here.value <= nothing and here.error == 0.0):
         return here
-    scales = _LONGER if here.value <= nothing else SHORTER  # the latter also if the value is no number
+    scales = _LONGER if here.value <= nothing else _SHORTER  # the latter also if the value is no number
     about = mean_row @ w
     seen = yield Round("along_ray", (w, about, scales), w)
     best, least = _best_scale(objective, w @ w, about, scales, seen)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy.linalg import cho_solve
 
+from margindist.certificate import worthwhile_scale
 from margindist.objectives import LDM, ODM, LeastSquares
 from margindist.solvers import _factors, coordinate_descent, interior_point, least_squares, multiclass, newton
 from margindist.solvers._factors import KeptFactor, nearest_cholesky
@@ -15,7 +16,6 @@ from margindist.solvers._solution import (
     better,
     conclude,
     hand_over,
-    worthwhile_scale,
 )
 from margindist.solvers.conjugate_gradients import conjugate_gradients
 from margindist.spaces.rows import as_rows

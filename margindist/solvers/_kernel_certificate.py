@@ -46,7 +46,7 @@ variable. Of an indefinite kernel, G is the positive part.
 
 import numpy as np
 
-from margindist.certificate import inseparable, relative
+from margindist.certificate import inseparable, relative, worthwhile_scale
 from margindist.solvers._class_blocks import coefficients
 from margindist.solvers._solution import (
     Solution,
@@ -54,7 +54,6 @@ from margindist.solvers._solution import (
     better,
     conclude,
     with_bound,
-    worthwhile_scale,
 )
 
 __all__ = [
@@ -218,7 +217,7 @@ def certify_projection(objective, gram, signs, weights, factor, beta, support, w
     """Return the solution that multipliers and weights of landmarks' features make, with its proof; and their margins.
 
     ``support`` are the scores that the multipliers alone give to the rows. The solution may be a part of what they make
-    (:func:`~margindist.solvers._solution.worthwhile_scale`); the margins are those of all of it.
+    (:func:`~margindist.certificate.worthwhile_scale`); the margins are those of all of it.
     """
     of_landmarks = factor.coefficients(w)
     gram.add_columns(factor.pivots, of_landmarks[factor.pivots], scores := support.copy(), np.zeros(len(w), dtype=bool))

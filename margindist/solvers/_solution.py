@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margindist.certificate import SHORTER, Ledger, relative
+from margindist.certificate import Ledger, relative
 
 _ROUNDING = 1e-11  # relative error of an objective's value that is not in its gap, but matters beside other values
 _LEAST_GAIN = 1e-12  # of an objective's value: below it, what the weights gain is not told from rounding
@@ -147,28 +147,6 @@ def proved(bounds, beta):
     return Solution(
         bounds.coef, beta, bounds.value, bounds.gap, status=status, error=bounds.error, rounding=bounds.rounding
     )
-
-
-def worthwhile_scale(objective, square, margins, weights):
-    """Return the part of some weights that is worth having: 1, unless weights of zero cost less than all of them.
-
-    Solvers that lose their way can end at weights a million times too long. The objective is convex along the ray from
-    zero through them, where shorter weights make the same predictions; they cost at most what weights of zero do.
-    """
-
-    def value(scale):
-        found = objective.value(scale * scale * square, scale * margins, weights)
-        return found if np.isfinite(found) else np.inf
-
-    best, least = 1.0, value(1.0)
-    if least <= value(0.0):
-        return best
-    for scale in SHORTER:
-        now = value(scale)
-        if now >= least and np.isfinite(least):
-            break
-        best, least = scale, now
-    return best if least < value(0.0) else 0.0
 
 
 def better(best, now):

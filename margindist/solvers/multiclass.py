@@ -46,7 +46,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.certificate import relative
+from margindist.certificate import relative, worthwhile_scale
 from margindist.compilation import njit
 from margindist.solvers import quasi_newton
 from margindist.solvers._class_blocks import (
@@ -63,7 +63,7 @@ from margindist.solvers._class_blocks import (
     scores_by_parts,
     store,
 )
-from margindist.solvers._solution import Solution, Status, gap_to_reach, worthwhile_scale
+from margindist.solvers._solution import Solution, Status, gap_to_reach
 from margindist.spaces.rows import add_entries, class_scores, n_columns, n_rows, row_add_outer, row_scores, squares
 
 

@@ -16,17 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margindist.certificate import relative
+from margindist.certificate import Ledger
 from margindist.compilation import njit
 from margindist.solvers import coordinate_descent
 from margindist.solvers._solution import (
     Options,
     Problem,
-    Solution,
     Status,
     conclude,
+    proved,
     require,
-    worthwhile_scale,
 )
 from margindist.spaces.rows import n_columns, n_rows, row_add, row_dot, scores, squares, take_rows
 
@@ -85,13 +84,12 @@ def solve(problem, options, start=None):
         if options.report is not None and options.report(n_iter, coef, _value(problem, coef), np.inf):
             ended = Status.STOPPED
             break
-    coef = worthwhile_scale(objective, coef @ coef, _margins(rows, signs, coef), weights) * coef
-    value = _value(problem, coef)
-    short = _margins(rows, signs, coef) < 1.0
-    found = Solution(coef, np.where(short, objective.upper(weights), 0.0), value, np.inf, n_iter)
-    bound = coordinate_descent.solve(problem, Options(0.1 * options.tol, _BOUND_PASSES, rng), found)
-    gap = relative(value - bound.least, value)
-    return conclude(found._replace(dual=bound.dual, gap=gap), options.tol, ended)
+    ledger = Ledger(problem)
+    here = ledger.bounds(coef, np.zeros(n_rows(rows)))
+    upper = np.where(ledger.z < 1.0, objective.upper(weights), 0.0)
+    bound = coordinate_descent.solve(problem, Options(0.1 * options.tol, _BOUND_PASSES, rng), proved(here, upper))
+    found = proved(here.with_lower(bound.least), bound.dual)
+    return conclude(found._replace(n_iter=n_iter), options.tol, ended)
 
 
 def calibrate(objective, rows, signs, weights, rng):
