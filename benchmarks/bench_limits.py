@@ -118,7 +118,7 @@ def of_columns(values, which, coef, out, begin, end):
 PLACES = {
     "interior point": {
         "Gram products": [(interior_point, "weighted_system", of_system)],
-        "sweeps": [(interior_point, "predict", of_sweep(3.0)), (interior_point, "direct", of_sweep(2.0))],
+        "sweeps": [(interior_point, "predict", of_sweep(3.0)), (interior_point, "direct", of_sweep(1.0))],
         "margins": [(interior_point, "some_scores", of_chosen), (certificate, "scores", of_rows(1))],
         "sums of rows": [(interior_point, "add_rows", of_chosen), (certificate, "add_rows", of_chosen)],
     },

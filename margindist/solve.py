@@ -29,7 +29,18 @@ from margindist.solvers._solution import Status, better, certify, conclude, with
 from margindist.spaces.gram import gram_bytes, gram_of_rows
 from margindist.spaces.rows import add_rows, are_worth_passes, n_columns, n_rows, squares
 
-__all__ = ["ENGINES", "PLAN", "Case", "Row", "Settings", "begins_with", "plan", "solve"]
+__all__ = [
+    "ENGINES",
+    "IN_PARTITIONS",
+    "PLAN",
+    "Case",
+    "Row",
+    "Settings",
+    "begins_in_partitions",
+    "begins_with",
+    "plan",
+    "solve",
+]
 
 
 class Settings(NamedTuple):
@@ -45,6 +56,7 @@ class Settings(NamedTuple):
     fewest_passes: float = 4.0  # that a price p takes: so many,
     passes_by_price: float = 6.0  # and so many times the root of p;
     coupled: float = 1.5  # times what a pass takes where margin terms tie the rows together: none of them rests
+    most_in_partitions: int = 5000  # columns beyond which rows near the margin are less to send than a Gram product
     wide_passes: int = 600  # passes that any other engine costs where there are many columns, about
 
 
@@ -197,6 +209,7 @@ ENGINES = {
     "separation": _separate,
     "refutation": _refute,
 }
+IN_PARTITIONS = {"interior-point": interior_point, "augmented-lagrangian": augmented_lagrangian}
 ALONE = ("dcd", "asgd")  # the papers' own algorithms
 
 
@@ -246,6 +259,11 @@ def plan(case):
 def begins_with(case):
     """Return the name of the engine that begins."""
     return next(row.engine for row in plan(case) if row.engine not in ("separation", "refutation"))
+
+
+def begins_in_partitions(n_columns):
+    """Return the name of the engine for rows in partitions, which is the only one."""
+    return "interior-point" if n_columns <= SETTINGS.most_in_partitions else "augmented-lagrangian"
 
 
 def solve(case, start=None):

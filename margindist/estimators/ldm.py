@@ -27,12 +27,10 @@ from margindist.estimators._problems import quietly
 from margindist.estimators._search import GRID_TOL, GridSearchClassifier
 from margindist.estimators._training_data import MatrixLike, RowsLike
 from margindist.objectives import LDM
-from margindist.solve import Case, begins_with, solve
+from margindist.solve import IN_PARTITIONS, Case, begins_in_partitions, begins_with, solve
 from margindist.solvers import (
-    augmented_lagrangian,
     block_descent,
     dual_coordinate_descent,
-    interior_point,
     projected_newton,
     stochastic,
 )
@@ -51,11 +49,9 @@ from margindist.spaces.rows import (
 )
 
 _ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
-_IN_PLACE = {"interior-point": interior_point, "augmented-lagrangian": augmented_lagrangian}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_ROWS_OF_SVM = 128  # the same without margin terms, where block descent needs but a few columns
 _FEW_ROWS_OF_HARD_MARGIN = 450  # the same where it is to be found out whether there is one
-_MOST_COLUMNS_IN_PARTITIONS = 5000  # beyond, their Gram product would be more to send than the rows near the margin
 _LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 _PAPER_WIDTHS = tuple(f"{2.0**k:g}*mean-distance" for k in range(-2, 3))
@@ -341,12 +337,11 @@ class LDMClassifier(MarginClassifier):
         columns = survey["columns_max"] + bool(self.fit_intercept)
         if not self._named_kernel.is_linear:
             columns = self.n_components
-        wide = self.solver == "auto" and columns > _MOST_COLUMNS_IN_PARTITIONS
-        self.solver_ = "augmented-lagrangian" if wide else "interior-point"
-        if not wide:
+        self.solver_ = begins_in_partitions(columns) if self.solver == "auto" else self.solver
+        if self.solver_ == "interior-point":
             self._refuse_beyond_memory(3 * gram_bytes(columns), f"{columns} columns in partitions")
         objective = self._objective(survey["total_weight"])
-        solutions = _IN_PLACE[self.solver_].solve_in_place(place, objective, positives, options)
+        solutions = IN_PARTITIONS[self.solver_].solve_in_place(place, objective, positives, options)
         for solution in solutions:
             self._refuse_infeasible(solution)
         return solutions
