@@ -23,7 +23,7 @@ methods = {
     "LDM": LDMClassifier(C=1.0, lambda1=m, lambda2=m),
     "ODM": ODMClassifier(lam=m),
     "LSSVM": LSSVMClassifier(C=1.0),
-    "MAMC": MAMClassifier(),
+    "MAMC_b": MAMClassifier(),
     "MSVMAv": MSVMAvClassifier(alpha=1.0, beta=1.0),
 }
 

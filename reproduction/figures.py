@@ -10,7 +10,7 @@ import numpy as np
 
 from margindist.files import written_whole
 from margindist.margins import method_styles
-from margindist.margins.palette import SETTINGS
+from margindist.margins.palette import COLOURS, LINES, SETTINGS
 from reproduction.claims import READINGS, margin_curves
 from reproduction.findings import Findings
 
@@ -235,8 +235,7 @@ def _influence(found, plt):
     if not methods:
         return False
     lines = [line for line in found.experiment.data if any(key[2] == line.key for key in curves)]
-    printed = [line.printed for line in lines]
-    styles = {line.key: (style.color, style.linestyle) for line, style in zip(lines, method_styles(printed))}
+    styles = dict(zip([line.key for line in lines], data_styles()))
     size = 2.6 * len(names), 2.2 * len(methods) + 1.0
     figure, axes = plt.subplots(len(methods), len(names), figsize=size, squeeze=False)
     for row, method in zip(axes, methods):
@@ -253,6 +252,11 @@ def _influence(found, plt):
         row[0].set_ylabel(f"{method.label}\ntest accuracy")
     _legend(figure, axes[0, 0], columns=6)
     return True
+
+
+def data_styles() -> list[tuple[str, Any]]:
+    """Return colours and lines for data sets, no two of which look alike."""
+    return [(color, line) for line in LINES.values() for color in COLOURS.values()]
 
 
 def _label_of_C(method):

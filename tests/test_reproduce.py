@@ -481,6 +481,8 @@ def test_two_lines_of_a_figure_never_look_alike():
         found = findings(experiment, [])
         looks = [(style["color"], style["linestyle"]) for style in figures._styles(found).values()]
         assert len(set(looks)) == len(looks), experiment.id
+        if experiment.kind == "influence":  # a line for each data set
+            assert len(set(figures.data_styles())) >= len(experiment.data)
 
 
 def test_nothing_is_missing_in_silence():
