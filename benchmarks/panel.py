@@ -231,7 +231,7 @@ def _judge_values(verdict, problem, old, new):
 
 def _judge_claims(verdict, problem, old, new, reference):
     """The weights have the objective that is claimed, and nobody has reached one below the claimed bound."""
-    if not new["exact"] or not old["exact"]:
+    if not new["exact"] or not old["exact"] or not new["objective"]:
         return
     for k, (claimed, gap) in enumerate(zip(new["objective"], new["gap"], strict=True)):
         value = new["value"][k]
@@ -317,7 +317,7 @@ def describe(verdict, pairs):
 def read_results():
     """Return what is stored: the revisions, and the records of each problem by revision."""
     if not RESULTS.exists():
-        return {"revisions": {}, "problems": {}}
+        return {"revisions": {}, "references": {}, "problems": {}}
     return json.loads(RESULTS.read_text(encoding="utf-8"))
 
 
@@ -326,9 +326,28 @@ def keep(stored, label, records):
     stored["revisions"][label] = {"date": date.today().isoformat(), "machine": machine(), "versions": versions()}
     for name, record in records.items():
         stored["problems"].setdefault(name, {})[label] = _compact(record)
-    lines = [f"  {json.dumps(name)}: {{\n{_lines(found)}\n  }}" for name, found in stored["problems"].items()]
-    heads = f'{{\n"revisions": {{\n{_lines(stored["revisions"])}\n}},\n"problems": {{\n'
-    RESULTS.write_text(heads + ",\n".join(lines) + "\n}\n}\n", encoding="utf-8")
+    write_results(stored)
+
+
+def keep_references(stored, chosen):
+    """Put what a generic solver reaches into the file of results; return the end status."""
+    from benchmarks.panel_references import reference
+
+    for problem in chosen:
+        values = reference(problem)
+        if values is not None:
+            stored["references"][problem.name] = [float(f"{value:.12g}") for value in values]
+    write_results(stored)
+    print(f"{len(stored['references'])} problems have references.")
+    return 0
+
+
+def write_results(stored):
+    """Write the file of results, a line for every record."""
+    problems = [f"  {json.dumps(name)}: {{\n{_lines(found)}\n  }}" for name, found in stored["problems"].items()]
+    parts = [f'"{part}": {{\n{_lines(stored[part])}\n}}' for part in ("revisions", "references")]
+    parts.append('"problems": {\n' + ",\n".join(problems) + "\n}")
+    RESULTS.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
 
 
 def _lines(entries):
@@ -337,7 +356,7 @@ def _lines(entries):
 
 def _compact(record):
     """Return a record with as many digits as it has."""
-    digits = {"value": 12, "objective": 12, "gap": 3, "seconds": 3}
+    digits = {"value": 12, "objective": 12, "gap": 10, "seconds": 3}
     compact = {}
     for key, value in record.items():
         if key in digits and isinstance(value, list):
@@ -366,7 +385,7 @@ def _code_lines(source):
     return len(used)
 
 
-def mechanism_row(mechanism, lines, verdict):
+def mechanism_row(mechanism, lines, verdict, count):
     """Return what the panel says of a mechanism that the older version has and the newer one has not."""
     medians = {group: float(np.median([ratio for ratio, _ in found])) for group, found in verdict.ratios.items()}
     group = max(medians, key=medians.get)
@@ -376,6 +395,7 @@ def mechanism_row(mechanism, lines, verdict):
     return {
         "mechanism": mechanism,
         "lines it cost": lines,
+        "problems": count,
         "class": group,
         "time ratio without it": float(f"{medians[group]:.3g}"),
         "worst of all problems": float(f"{worst:.3g}"),
@@ -408,6 +428,9 @@ def _arguments():
     parser.add_argument("--seed", type=int, default=0, help="another seed draws other data and prices")
     parser.add_argument("--limit", type=float, default=12.0, help="seconds of processor time a fit may take")
     parser.add_argument("--keep", action="store_true", help=f"store what is measured in {RESULTS.name}")
+    parser.add_argument(
+        "--references", action="store_true", help="store what a generic solver reaches, and fit nothing"
+    )
     parser.add_argument("--row", metavar="MECHANISM", help=f"append what its absence does to {MECHANISMS.name}")
     options = parser.parse_args()
     if options.seed and options.keep:
@@ -433,6 +456,8 @@ def main():
     options = _arguments()
     chosen = choose(options)
     stored = read_results()
+    if options.references:
+        return keep_references(stored, chosen)
     present = prepare()
     asked = [prepare(options.against), present] if options.against else [present]
     workers = [Worker(version, options.seed, options.limit) for version in asked]
@@ -454,11 +479,11 @@ def main():
     if options.keep:
         for label, records in measured.items():
             keep(stored, label, records)
-    verdict = judge(pairs)
+    verdict = judge(pairs, {} if options.seed else stored["references"])
     print("\n".join(describe(verdict, pairs)))
     if options.row:
         lines = code_lines(asked[0].folder / "margindist") - code_lines(present.folder / "margindist")
-        row = mechanism_row(options.row, lines, verdict)
+        row = mechanism_row(options.row, lines, verdict, len(pairs))
         keep_row(row)
         print(json.dumps(row, indent=1))
     return int(not verdict.is_clean)

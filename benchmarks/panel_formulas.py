@@ -94,11 +94,11 @@ def _kernel_product(model, X, duals):
     product = np.empty((X.shape[0], duals.shape[1]))
     for start in range(0, X.shape[0], STRIP):
         strip = slice(start, start + STRIP)
-        product[strip] = _kernel_values(model, X[strip], support) @ duals[used]
+        product[strip] = kernel_values(model, X[strip], support) @ duals[used]
     return product
 
 
-def _kernel_values(model, rows, others):
+def kernel_values(model, rows, others):
     """Return kernel values; the panel's kernels have numbers for gamma."""
     if sp.issparse(rows):
         rows, others = rows.toarray(), others.toarray()

@@ -9,6 +9,7 @@ import margindist
 from benchmarks import panel
 from benchmarks.panel_formulas import measured
 from benchmarks.panel_problems import Problem, problems, rows_of, weights_of
+from benchmarks.panel_references import reference
 from benchmarks.panel_worker import record_of
 
 PANEL = {problem.name: problem for problem in problems()}
@@ -94,8 +95,26 @@ def test_a_better_version_is_clean():
     assert verdict.ratios == {"a class": [(0.25, "made up")]}
 
 
+def test_gaps_without_objectives_of_their_own_claim_no_bound():
+    """A joint problem of several classes ends in a local minimum, a search has a score for its value."""
+    other = RECORD | {"objective": [], "value": [5.0], "gap": [0.0]}
+    assert panel.judge([(PROBLEM, other, other)], {"made up": [0.9]}).is_clean
+
+
 def test_values_that_others_have_reached_refute_a_certificate():
     assert panel.judge([(PROBLEM, RECORD, RECORD)], {"made up": [0.9]}).refuted
+
+
+@pytest.mark.parametrize("estimator", ["LDMClassifier", "ODMClassifier", "LSSVMClassifier"])
+def test_a_generic_solver_reaches_what_is_claimed(estimator):
+    pytest.importorskip("clarabel")
+    own = [problem for problem in TINY if problem.estimator == estimator and "bundled" not in problem.name]
+    for problem in own[::4]:
+        record, reached = record_of(problem, 0, 60.0), reference(problem)
+        assert reached == pytest.approx(record["value"], rel=2e-3)
+        assert not panel.judge([(problem, record, record)], {problem.name: reached}).refuted
+        below = [value - 0.01 * abs(value) for value in reached]
+        assert panel.judge([(problem, record, record)], {problem.name: below}).refuted
 
 
 def test_a_worker_answers_by_name_and_survives_its_end(tmp_path):
@@ -122,16 +141,33 @@ def test_results_are_kept_and_read_again(monkeypatch, tmp_path):
     assert again == stored
 
 
+def test_rounding_in_the_file_refutes_nothing(monkeypatch, tmp_path):
+    monkeypatch.setattr(panel, "RESULTS", tmp_path / "panel.json")
+    gap = 6.6644e-5
+    record = RECORD | {"gap": [gap], "value": [1.0 - gap]}  # as good as the bound allows
+    panel.keep(panel.read_results(), "abc", {"made up": record})
+    kept = panel.read_results()["problems"]["made up"]["abc"]
+    assert panel.judge([(PROBLEM, kept, kept)]).is_clean
+
+
 def test_a_mechanism_has_one_row(monkeypatch, tmp_path):
     monkeypatch.setattr(panel, "MECHANISMS", tmp_path / "mechanisms.csv")
     slower = panel.judge([(PROBLEM, RECORD, RECORD | {"seconds": 2.6})])
     same = panel.judge([(PROBLEM, RECORD, RECORD)])
     for name, verdict in (("corrector", slower), ("start", same), ("corrector", same)):
-        panel.keep_row(panel.mechanism_row(name, 40, verdict))
-    assert panel.mechanism_row("corrector", 40, slower)["verdict"] == "stays"
+        panel.keep_row(panel.mechanism_row(name, 40, verdict, 1))
+    assert panel.mechanism_row("corrector", 40, slower, 1)["verdict"] == "stays"
     with panel.MECHANISMS.open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["mechanism"], row["verdict"]) for row in rows] == [("start", "goes"), ("corrector", "goes")]
+
+
+def test_the_table_of_mechanisms_has_what_is_made():
+    row = panel.mechanism_row("made up", 1, panel.judge([(PROBLEM, RECORD, RECORD)]), 1)
+    with panel.MECHANISMS.open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert rows and list(rows[0]) == list(row)
+    assert {each["verdict"] for each in rows} <= {"stays", "goes"}
 
 
 def test_lines_of_code_are_neither_comments_nor_docstrings():
