@@ -373,3 +373,20 @@ def test_scores_have_the_same_bits_for_any_number_of_jobs(classifier):
     expected = model.fit(X, y).decision_function(X)
     for n_jobs in (2, 2, 3):
         assert np.array_equal(model.set_params(n_jobs=n_jobs).fit(X, y).decision_function(X), expected)
+
+
+@every_classifier
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_what_a_classifier_lacks_is_answered_by_what_to_do(classifier):
+    X, y = _kernel_case()
+    model = clone(classifier)
+    assert not hasattr(model, "predict_proba") and not hasattr(model, "coef_")
+    with pytest.raises(AttributeError, match=r"has no predict_proba, .*CalibratedClassifierCV"):
+        model.predict_proba  # noqa: B018
+    with pytest.raises(AttributeError, match="object has no attribute 'nothing_'"):
+        model.nothing_  # noqa: B018
+    if not hasattr(model.fit(X, y), "coef_"):
+        with pytest.raises(AttributeError, match=r"with kernel='linear' only; .*dual_coef_|ECOC.* has no"):
+            model.coef_  # noqa: B018
+    assert not hasattr(model, "predict_proba") and clone(model).get_params().keys() == model.get_params().keys()
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))

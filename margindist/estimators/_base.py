@@ -104,6 +104,22 @@ class MarginClassifier(
 
         def score(self, X: RowsLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float: ...
 
+    else:  # for a type checker, every attribute would be there
+
+        def __getattr__(self, name):
+            """Say of some attributes that are not there what to do instead; hasattr is False all the same."""
+            if name == "predict_proba":
+                raise AttributeError(
+                    f"{type(self).__name__} has no predict_proba, as margins are no probabilities; wrap it in "
+                    f"sklearn.calibration.CalibratedClassifierCV(model, ensemble=False), or take decision_function."
+                )
+            if name == "coef_" and "dual_coef_" in vars(self):
+                raise AttributeError(
+                    f"{type(self).__name__} has coef_ with kernel='linear' only; a kernel's model has dual_coef_ and "
+                    f"support_."
+                )
+            return object.__getattribute__(self, name)  # which raises Python's error, or that of a property
+
     @property
     def _doc_link_template(self):
         """Where the HTML representation links to: below the documentation's address in the package's metadata."""

@@ -390,7 +390,7 @@ class GridSearchClassifier(SearchResults, MarginClassifier):
         """Return a fitted attribute of the best classifier, such as ``coef_``."""
         if name.endswith("_") and not name.startswith("_") and "best_estimator_" in vars(self):
             return getattr(self.best_estimator_, name)
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        return super().__getattr__(name)
 
     def decision_function(self, X: MatrixLike) -> np.ndarray:
         """Return the score of every sample by the best classifier.
