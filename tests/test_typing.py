@@ -4,8 +4,12 @@ import importlib
 import inspect
 import os
 import re
+from types import UnionType
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
+
+from tests.test_common import every_classifier
 
 SCRIPT = """\
 import numpy as np
@@ -40,6 +44,8 @@ reveal_type(margin_statistics(margins(model, X, y)))
 reveal_type(read_file("flowers.csv", target="species"))
 reveal_type(load("iris").feature_names)
 reveal_type(make_twonorm(10, random_state=0))
+LDMClassifier(kernel="rfb")  # type: ignore[arg-type]
+LDMClassifier(solver="interior")  # type: ignore[arg-type]
 """
 ARRAY = "numpy.ndarray[tuple[Any, ...], numpy.dtype[Any]]"
 EXPECTED = [
@@ -93,6 +99,23 @@ def test_everything_public_has_types(module):
         bare = [key for key, each in found.parameters.items() if each.annotation is each.empty]
         assert set(bare) <= {"self", "cls"}, name
         assert name.endswith("__init__") or found.return_annotation is not found.empty, name
+
+
+def _literals(annotation):
+    """Return the values that an annotation lists."""
+    if get_origin(annotation) is Literal:
+        return set(get_args(annotation))
+    return set().union(*map(_literals, get_args(annotation))) if isinstance(annotation, UnionType) else set()
+
+
+@every_classifier
+def test_values_that_types_list_are_those_that_a_fit_takes(classifier):
+    for name, annotation in get_type_hints(type(classifier).__init__).items():
+        listed = _literals(annotation)
+        if listed:
+            requirement = classifier._requirements[name]
+            assert all(map(requirement.test, listed)), name
+            assert listed == set(re.findall(r"'([\w-]+)'", requirement.text)), name
 
 
 def test_a_strict_script_knows_its_types(tmp_path):

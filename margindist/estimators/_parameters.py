@@ -6,7 +6,7 @@ is meant ("a positive number or inf"), and it is private to scikit-learn.
 
 import numbers
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from margindist.kernels import KERNELS, gamma_per_feature, width_in_distances
 
 PRICES = ("C", "lambda1", "lambda2", "lam", "alpha", "beta")  # parameters that multiply a part of the objective
 _CHEAPEST, _DEAREST = 1e-100, 1e100  # beyond, squares overflow
+
+
+KernelName: TypeAlias = Literal["linear", "rbf", "poly", "sigmoid", "precomputed"]
 
 
 class Requirement(NamedTuple):

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -20,6 +20,7 @@ from margindist.estimators._parameters import (
     POSITIVE,
     POSITIVE_INTEGER,
     POSITIVE_OR_INF,
+    KernelName,
     one_of,
     optional,
 )
@@ -245,19 +246,19 @@ class LDMClassifier(MarginClassifier):
         lambda1: float = 0.25,
         lambda2: float = 0.25,
         *,
-        lambda_scale: str = "absolute",
-        kernel: str | Callable = "linear",
+        lambda_scale: Literal["absolute", "relative"] = "absolute",
+        kernel: KernelName | Callable = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        n_components: int | str | None = None,
+        n_components: int | Literal["auto"] | None = None,
         fit_intercept: bool = True,
-        solver: str = "auto",
+        solver: Literal["auto", "interior-point", "coordinate-descent", "block", "dcd", "asgd"] = "auto",
         tol: float = 1e-4,
         max_iter: int | None = None,
         cache_size: float = 2000,
         warm_start: bool = False,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         n_jobs: int | None = None,
@@ -676,10 +677,10 @@ class LDMClassifierCV(GridSearchClassifier):
         lambda1s: Sequence[float] | None = None,
         lambda2s: Sequence[float] | None = None,
         *,
-        lambda_scale: str | None = None,
-        grid: str = "wide",
+        lambda_scale: Literal["absolute", "relative"] | None = None,
+        grid: Literal["wide", "paper"] = "wide",
         gammas: Sequence[str | float] | None = None,
-        kernel: str | Callable = "linear",
+        kernel: KernelName | Callable = "linear",
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool | None = None,
@@ -687,7 +688,7 @@ class LDMClassifierCV(GridSearchClassifier):
         scoring: str | Callable | None = None,
         tol: float = 1e-4,
         max_iter: int | None = None,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         n_jobs: int | None = None,

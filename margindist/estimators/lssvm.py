@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -11,7 +11,7 @@ from scipy.linalg import LinAlgError
 from sklearn.base import clone
 
 from margindist.estimators._base import MarginClassifier, fitting
-from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, POSITIVE, one_of
+from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, POSITIVE, KernelName, one_of
 from margindist.estimators._problems import quietly
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
 from margindist.estimators._training_data import MatrixLike
@@ -150,16 +150,16 @@ class LSSVMClassifier(MarginClassifier):
         self,
         C: float = 1.0,
         *,
-        space: str = "dual",
-        kernel: str | Callable = "linear",
+        space: Literal["dual", "empirical"] = "dual",
+        kernel: KernelName | Callable = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
-        solver: str = "auto",
+        solver: Literal["auto", "cholesky", "cg"] = "auto",
         tol: float = 1e-8,
         max_iter: int = 1000,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         verbose: int = 0,
         n_jobs: int | None = None,
     ):
@@ -463,16 +463,16 @@ class LSSVMClassifierCV(GridSearchClassifier):
         Cs: Sequence[float] = POWERS_OF_FOUR,
         *,
         gammas: Sequence[str | float] = ("scale",),
-        kernel: str | Callable = "linear",
+        kernel: KernelName | Callable = "linear",
         degree: int = 3,
         coef0: float = 0.0,
-        space: str = "dual",
+        space: Literal["dual", "empirical"] = "dual",
         fit_intercept: bool = True,
         cv: Any = None,
         scoring: str | Callable | None = None,
         tol: float = 1e-8,
         max_iter: int = 1000,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         verbose: int = 0,
         n_jobs: int | None = None,
     ):

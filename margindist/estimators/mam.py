@@ -1,7 +1,7 @@
 """The maximal average margin classifier."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -11,6 +11,7 @@ from margindist.estimators._parameters import (
     COMMON_PARAMETERS,
     KERNEL_PARAMETERS,
     POSITIVE,
+    KernelName,
     Requirement,
     one_of,
 )
@@ -118,14 +119,14 @@ class MAMClassifier(MarginClassifier):
 
     def __init__(
         self,
-        bias: str = "optimal",
+        bias: Literal["optimal", "mean", "zero"] = "optimal",
         slope: float | str = 1.0,
         *,
-        kernel: str | Callable = "linear",
+        kernel: KernelName | Callable = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         random_state: int | np.random.RandomState | None = None,
     ):
         self.bias = bias

@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from margindist.estimators._base import MarginClassifier, fitting
-from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, POSITIVE
+from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, POSITIVE, KernelName
 from margindist.estimators._search import POWERS_OF_FOUR, GridSearchClassifier
 from margindist.estimators._training_data import MatrixLike
 from margindist.objectives import SemiVariance
@@ -113,14 +113,14 @@ class MSVMAvClassifier(MarginClassifier):
         alpha: float = 64.0,
         beta: float = 0.25,
         *,
-        kernel: str | Callable = "linear",
+        kernel: KernelName | Callable = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
         tol: float = 1e-6,
         max_iter: int = 100,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         verbose: int = 0,
         n_jobs: int | None = None,
     ):
@@ -280,7 +280,7 @@ class MSVMAvClassifierCV(GridSearchClassifier):
         betas: Sequence[float] = POWERS_OF_FOUR,
         *,
         gammas: Sequence[str | float] = ("scale",),
-        kernel: str | Callable = "linear",
+        kernel: KernelName | Callable = "linear",
         degree: int = 3,
         coef0: float = 0.0,
         fit_intercept: bool = True,
@@ -288,7 +288,7 @@ class MSVMAvClassifierCV(GridSearchClassifier):
         scoring: str | Callable | None = None,
         tol: float = 1e-6,
         max_iter: int = 100,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         verbose: int = 0,
         n_jobs: int | None = None,
     ):

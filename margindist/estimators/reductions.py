@@ -1,7 +1,7 @@
 """Classifiers made of other learners: support vector regression on the labels, error-correcting output codes."""
 
 from collections.abc import Callable
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,7 +13,14 @@ from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
 from margindist.estimators._base import MarginClassifier, fitting
-from margindist.estimators._parameters import COMMON_PARAMETERS, KERNEL_PARAMETERS, NON_NEGATIVE, POSITIVE, one_of
+from margindist.estimators._parameters import (
+    COMMON_PARAMETERS,
+    KERNEL_PARAMETERS,
+    NON_NEGATIVE,
+    POSITIVE,
+    KernelName,
+    one_of,
+)
 from margindist.estimators._training_data import MatrixLike
 
 _MOST_CLASSES = 15  # exhaustive codes have 2^(k-1) - 1 columns: 16,383 for 15 classes
@@ -85,13 +92,13 @@ class SVRClassifier(MarginClassifier):
         C: float = 1.0,
         epsilon: float = 0.1,
         *,
-        kernel: str | Callable = "linear",
+        kernel: KernelName | Callable = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
         tol: float = 1e-10,
         max_iter: int = 10000,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         random_state: int | np.random.RandomState | None = None,
         n_jobs: int | None = None,
     ):

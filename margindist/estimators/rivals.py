@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable
-from typing import Self
+from typing import Literal, Self
 
 import numpy as np
 import scipy.sparse as sp
@@ -16,6 +16,7 @@ from margindist.estimators._parameters import (
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_INTEGER,
+    KernelName,
     Requirement,
 )
 from margindist.estimators._training_data import MatrixLike
@@ -117,7 +118,7 @@ class MDOClassifier(MarginClassifier):
         fit_intercept: bool = True,
         tol: float = 1e-6,
         max_iter: int = 1000,
-        class_weight: dict | str | None = None,
+        class_weight: dict | Literal["balanced"] | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
         n_jobs: int | None = None,
@@ -261,7 +262,7 @@ class KOMDClassifier(MarginClassifier):
         self,
         lam: float = 0.1,
         *,
-        kernel: str | Callable = "linear",
+        kernel: KernelName | Callable = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
@@ -410,7 +411,7 @@ class FMMClassifier(MarginClassifier):
         self,
         step: float = 1.0,
         *,
-        kernel: str | Callable = "linear",
+        kernel: KernelName | Callable = "linear",
         gamma: str | float = "scale",
         degree: int = 3,
         coef0: float = 0.0,
