@@ -5,7 +5,7 @@ import inspect
 import os
 import re
 from types import UnionType
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
@@ -105,7 +105,9 @@ def _literals(annotation):
     """Return the values that an annotation lists."""
     if get_origin(annotation) is Literal:
         return set(get_args(annotation))
-    return set().union(*map(_literals, get_args(annotation))) if isinstance(annotation, UnionType) else set()
+    if get_origin(annotation) in (Union, UnionType):
+        return set().union(*map(_literals, get_args(annotation)))
+    return set()
 
 
 @every_classifier
