@@ -25,6 +25,7 @@ import margindist.datasets
 import margindist.margins
 import margindist.methods
 import margindist.models
+import margindist.proof
 
 ROOT = Path(__file__).parent.parent
 PAGES = [
@@ -42,6 +43,7 @@ MODULES = (
     margindist.compare,
     margindist.methods,
     margindist.models,
+    margindist.proof,
 )
 PUBLIC = [getattr(module, name) for module in MODULES for name in getattr(module, "__all__", ())]
 FUNCTIONS = [entry for entry in PUBLIC if inspect.isfunction(entry)]
