@@ -208,7 +208,7 @@ def test_a_step_leaves_what_the_solver_expects(few, form, C, rng):
     residual, _, _ = interior_point._where(Q, q, w, now)
 
     system = now["gram"] + np.tril(now["gram"], -1).T + Q
-    ahead = part.predict(rows, np.linalg.solve(system, now["rhs"] + residual), 100.0)
+    ahead = part.predict(rows, np.linalg.solve(system, now["rhs"] + residual))
     target = 0.1 * now["products"] / now["pairs"]
     dw = np.linalg.solve(system, residual + ahead["plain"] + target * ahead["aimed"])
     step = 0.9 * min(1.0, part.direct(rows, dw, target)["room_min"])

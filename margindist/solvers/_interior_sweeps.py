@@ -64,19 +64,17 @@ def _curvature(beta, slack, xi, upper):
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def _predicted(z, beta, slack, xi, upper, weight, t, dz, bends):
+def _predicted(z, beta, slack, xi, upper, weight, t, dz):
     """Return the predictor's direction in (beta, s, xi), and the corrector's residuals without and per target.
 
-    Second-order terms are at most ``bends`` times the row's weight. A hard margin has no xi, and its multipliers no
-    bound: what is priced is zero there.
+    A hard margin has no xi, and its multipliers no bound: what is priced is zero there.
     """
     e = upper - beta
     dbeta = t * (1.0 - z - dz)
     dslack = -slack - slack * dbeta / beta
     dxi = -xi + xi * dbeta / e
-    most = bends * weight
-    rest_slack = -slack * beta - np.fmin(np.fmax(dslack * dbeta, -most), most)
-    rest_xi = _either(xi > 0.0, -xi * e + np.fmin(np.fmax(dxi * dbeta, -most), most), 0.0)
+    rest_slack = -slack * beta - dslack * dbeta
+    rest_xi = _either(xi > 0.0, -xi * e + dxi * dbeta, 0.0)
     aimed = weight / beta - _either(xi > 0.0, weight / e, 0.0)
     rho = rest_slack / beta - rest_xi / e - (z - 1.0 + xi - slack)
     return dbeta, dslack, dxi, rest_slack, rest_xi, aimed, rho
@@ -186,21 +184,21 @@ def _add_room(room, beta, slack, xi, e, dbeta, dslack, dxi):
         room[5] -= dxi * dbeta
 
 
-def predict(working, dw, bends, point, t, residuals, sums):
-    """Fill the residuals that the predictor leaves, with second-order terms of up to ``bends``; return its room.
+def predict(working, dw, point, t, residuals, sums):
+    """Fill the residuals that the predictor leaves; return its room.
 
     The same sweep adds up the corrector's right side: ``sums[0]`` plus the target times ``sums[1]``.
     """
     if not are_few(working.rows):
         room = np.zeros(len(Room._fields))
         room[:2] = 2.0
-        _predict_rows(working, dw, bends, point, t, residuals, sums, room)
+        _predict_rows(working, dw, point, t, residuals, sums, room)
         return room
     rho, aimed, rest_slack, rest_xi = residuals
     dz = working.signs * some_scores(working.rows, working.which, dw, np.empty(len(t)))
     with np.errstate(**_QUIET):
         dbeta, dslack, dxi, rest_slack[:], rest_xi[:], aimed[:], rho[:] = _predicted.py_func(
-            *point, working.upper, working.aims, t, dz, bends
+            *point, working.upper, working.aims, t, dz
         )
     for total, right in zip(sums, (rho, aimed), strict=True):
         add_rows(working.rows, working.which, working.signs * t * right, total)
@@ -208,13 +206,13 @@ def predict(working, dw, bends, point, t, residuals, sums):
 
 
 @njit(cache=True, nogil=True)
-def _predict_rows(working, dw, bends, point, t, residuals, sums, room):
+def _predict_rows(working, dw, point, t, residuals, sums, room):
     rho, aimed, rest_slack, rest_xi = residuals
     for i in range(len(t)):
         z, beta, slack, xi, upper = point.z[i], point.beta[i], point.slack[i], point.xi[i], working.upper[i]
         sign, row = working.signs[i], working.which[i]
         dbeta, dslack, dxi, rest_slack[i], rest_xi[i], aimed[i], rho[i] = _predicted(
-            z, beta, slack, xi, upper, working.aims[i], t[i], sign * row_dot(working.rows, row, dw), bends
+            z, beta, slack, xi, upper, working.aims[i], t[i], sign * row_dot(working.rows, row, dw)
         )
         _add_room(room, beta, slack, xi, upper - beta, dbeta, dslack, dxi)
         row_add(working.rows, row, sign * t[i] * rho[i], sums[0])

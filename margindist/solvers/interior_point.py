@@ -59,7 +59,6 @@ from margindist.spaces.rows import (
     add_rows,
     are_few,
     gram,
-    gram_diagonal,
     gram_operations,
     n_columns,
     n_rows,
@@ -77,19 +76,13 @@ _MOVE = 0.3  # how far rows that leave or join may move the residual, relative t
 _NEAR_BOUND = (1e-3, 1e-4, 1e-5)  # how near to its bound a multiplier must be for its row to leave, relative to it
 _SMALL = 1000  # rows from which on making the working set smaller pays
 _FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
-_TRUST = 4  # power of the share of the products left by the predictor that the corrector aims at
-_MOST_BEND = 30.0  # second-order terms are at most so many times the mean product: a few rows could stop all
-_CENTRE = 0.5  # fraction of the products s∘β and ξ∘e that a step back towards the central path aims at
 _ENOUGH = 0.5  # fraction of the tolerance at which to end
-_CYCLE = 3  # iterations without progress after which to take such steps: Mehrotra's can go round in circles
 _GIVE_UP = 30  # iterations without progress after which to end
-_NO_STEP = 1e-10  # a step this short means that rounding has taken over
 _SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
 _LARGEST_SAMPLE = 1 << 18  # more rows cost more than the better guess saves
 _LARGE_PART = 0.25  # fraction of the rows from which on a sample is no cheap start
 SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
 _NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
-_BRAKE = 1e-3  # curvature that the rows outside have in the first system, relative to those inside, and diagonally
 _UNLIKE = 100.0  # weights that differ by this factor have products that aim at the same
 _USUAL_ITERATIONS = 9  # the first guess included
 # Measured, in operations (of 4 ns) as in gram_operations. What a pass of coordinate descent does with a stored value,
@@ -226,9 +219,7 @@ def _rounds(objective, options, start, seed, with_dual):
     opened = yield Round("open", (guess, nearest, half, centre), guess)
     limit = options.limit(_MOST_ITERATIONS)
     enough = _ENOUGH * options.tol
-    w, n_iter, ended = yield from _path(
-        Q, q, opened, guess, half, centre, objective.hard, enough, limit, options.report
-    )
+    w, n_iter, ended = yield from _path(Q, q, opened, half, centre, enough, limit, options.report)
     found = proved((yield from certified(objective, w, mean_row, total)), None)
     if with_dual:
         beta = yield Round("multipliers", (), found.coef)
@@ -250,7 +241,7 @@ def _margin_scale(objective, Q, q, mean_row):
 def _guess_from_sample(Q, q, m, seed, half):
     """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
     opened = yield Round("open_sample", (_sample_size(m, len(q)) / m, seed, half))
-    guess, _, _ = yield from _path(Q, q, opened, None, half, 0.0, False, _ENOUGH * SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
+    guess, _, _ = yield from _path(Q, q, opened, half, 0.0, _ENOUGH * SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
     seen = yield Round("working_distances", (), guess)
     return guess, _merged_quantile(seen["sketch"], _NEAREST)
 
@@ -268,13 +259,10 @@ def _merged_quantile(sketches, share):
     return values[order][min(np.searchsorted(reached, share * reached[-1]), len(values) - 1)]
 
 
-def _path(Q, q, opened, guess, half, centre, hard, tol, max_iter, report):
+def _path(Q, q, opened, half, centre, tol, max_iter, report):
     """Follow the central path on what the parts have opened; return coefficients, iterations and how it ended."""
-    system, right = opened["gram"] + Q, opened["rhs"] + opened["pull"] + q
-    if guess is not None:
-        system.flat[:: len(q) + 1] += _BRAKE * opened["brake"]
-        right += _BRAKE * opened["brake"] * guess
-    w = cho_solve(_factorise(system), right, check_finite=False)
+    right = opened["rhs"] + opened["pull"] + q
+    w = cho_solve(_factorise(opened["gram"] + Q), right, check_finite=False)
     now = yield Round("begin", (w, half, centre), w)
     ended, looked, since_look = Status.STALLED, True, 0
     least, since = np.inf, 0  # what the products and the residual came down to, and the iterations since then
@@ -300,10 +288,10 @@ def _path(Q, q, opened, guess, half, centre, hard, tol, max_iter, report):
         if since > _GIVE_UP:
             break
         try:
-            dw, step = yield from _direction(Q, residual, now, since < _CYCLE, hard)
+            dw, step = yield from _direction(Q, residual, now)
         except (LinAlgError, ArithmeticError):  # no digits are left; what was reached still has its certificate
             break
-        if step < _NO_STEP:
+        if step == 0.0:
             break
         w = w + step * dw
         shrink = gap <= 0.1 * abs(value)
@@ -330,17 +318,12 @@ def _left(residual, now):
     return now["products"] + 0.5 * (residual @ residual)
 
 
-def _direction(Q, residual, now, bold, hard):
-    """Return the direction in w, which the parts know in their variables, and how far to go along it.
-
-    Mehrotra's direction is ``bold``; the other one goes back towards the central path.
-    """
+def _direction(Q, residual, now):
+    """Return Mehrotra's direction in w, which the parts know in their variables, and how far to go along it."""
     factor = _factorise(now["gram"] + Q)
     dw = cho_solve(factor, now["rhs"] + residual, check_finite=False)
-    most = np.inf if hard else _MOST_BEND * now["products"] / now["pairs"]
-    ahead = yield Round("predict", (dw, most if bold else 0.0))
-    centring = (_products_after(ahead) / ahead["products"]) ** _TRUST if bold else _CENTRE
-    target = centring * ahead["products"] / now["pairs"]
+    ahead = yield Round("predict", (dw,))
+    target = (_products_after(ahead) / ahead["products"]) ** 3 * ahead["products"] / now["pairs"]
     dw = cho_solve(factor, residual + ahead["plain"] + target * ahead["aimed"], check_finite=False)
     room = yield Round("direct", (dw, target))
     if not np.isfinite(dw).all():
@@ -450,15 +433,7 @@ class HingePart(CertifiedPart):
                 self._short = beyond < 0.0
                 self._leave(rows, np.flatnonzero(~self._inside & self._short))
         self._choose(rows, np.flatnonzero(self._inside))
-        record = self._parabolas(rows, half, centre)
-        if w is not None:
-            outside = np.flatnonzero(~self._inside)
-            record["brake"] = gram_diagonal(
-                rows,
-                outside,
-                self._weights[outside] * ((1.0 if self._objective.hard else self._objective.cap) / (2.0 * half)),
-            )
-        return record
+        return self._parabolas(rows, half, centre)
 
     def _leave(self, rows, short, sign=1.0):
         """Put rows that are short of margin 1 into the linear term, or take them from it."""
@@ -532,10 +507,10 @@ class HingePart(CertifiedPart):
             self._leave_settled(rows, longest)
         return self._linearised(rows, self._join(rows, w, mu, longest))
 
-    def predict(self, rows, dw, bends):
+    def predict(self, rows, dw):
         """Return complementarity along the predictor, and the corrector's right-hand side without and per target."""
         sums = np.zeros((2, len(dw)))
-        room = predict(self._on(rows), dw, bends, self._point, self._curvature, self._residuals, sums)
+        room = predict(self._on(rows), dw, self._point, self._curvature, self._residuals, sums)
         plain, per_target = sums
         return {**as_record(room), "plain": plain, "aimed": per_target}
 
