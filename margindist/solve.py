@@ -230,13 +230,13 @@ PLAN = (
     Row("separation", lambda case: case.is_separated_first),
     Row("coordinate-descent", lambda case: case.begins_by_passes, trial=True),
     Row("interior-point", lambda case: case.has_few_columns or not case.begins_by_passes),
-    Row("block", lambda case: not (case.has_few_columns or case.is_hard) and case.fits(case.shape[0])),
+    Row("augmented-lagrangian", lambda case: not case.has_few_columns),
+    Row("block", lambda case: not case.has_few_columns and case.fits(case.shape[0])),
     Row("coordinate-descent", lambda case: not case.begins_by_passes),
     Row("interior-point", lambda case: case.has_few_columns and not case.is_hard, again="coordinate-descent"),
     Row("separation", lambda case: case.may_lack_margin),
-    Row("augmented-lagrangian"),
+    Row("augmented-lagrangian", lambda case: case.has_few_columns or case.is_hard),
     Row("interior-point", lambda case: not case.has_few_columns and case.fits(case.shape[1])),
-    Row("block", lambda case: case.is_hard and not case.has_few_columns and case.fits(case.shape[0])),
 )
 
 

@@ -37,7 +37,7 @@ def test_few_columns_are_left_to_interior_points():
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_what_follows_passes_over_rows_of_many_columns(small, form):
     assert engines(400, 20, form=form)[:2] == ["coordinate-descent", "interior-point"]
-    assert engines(100, 300, form=form)[:2] == ["coordinate-descent", "block"]
+    assert engines(100, 300, form=form)[:3] == ["coordinate-descent", "augmented-lagrangian", "block"]
     assert "block" not in engines(100, 300, form=form, max_bytes=1e4)
     model = LDMClassifier(1e4, 0.0, 0.0).fit(form(case(400, 20).rows.X), case(400, 20).problem.signs)
     assert model.solver_ == "coordinate-descent" and model.duality_gap_ <= model.tol
