@@ -806,6 +806,19 @@ def test_lines_of_blanks_are_no_rows_of_one_column(write):
     assert column_of(write("t.csv", "a,b\nu,1\n \nv,2\n")) == ["u", "v"]
 
 
+def test_a_byte_order_mark_is_left_out_at_the_top_alone(write):
+    assert column_of(write("t.csv", "\ufeffa,b\n\ufeff,1\nv,2\n")) == ["\ufeff", "v"]
+
+
+def test_long_first_rows(write):
+    text = "some words,\nand more\n" * 300
+    rows = "".join(f'{k},"{text}{k}"\n' for k in range(60))
+    assert read_file(write("t.csv", "a,b\n" + rows), target=False).X["b"][59] == (text + "59").replace('""', '"')
+    names = ",".join(f"{'column' * 20}{k}" for k in range(12_000))
+    line = ",".join(["1"] * 12_000)
+    assert len(read_file(write("w.csv", f"{names}\n{line}\n{line}\n"), target=False).feature_names) == 12_000
+
+
 def test_twenty_thousand_columns_of_one_name(write):
     rows = "\n".join(",".join(str(k * j % 7) for j in range(20_000)) for k in range(1, 8))
     start = time.process_time()

@@ -128,9 +128,7 @@ def laid_out(head, name):
     delimiter = _sniff_delimiter(head)
     whole = head[: head.rfind(b"\n") + 1] or head
     check_text(whole, n_comments, name)
-    sample = list(islice(_rows(whole, delimiter, name, n_comments), _SAMPLE_ROWS + 1))
-    if not sample:
-        raise DataError(f"{name}: the file has no rows.")
+    sample = _sample(whole, delimiter, name, n_comments)
     _check_first_line(sample, name)
     rows = [[field.decode() for field in row.fields] for row in sample]
     names, notes = _header(rows)
@@ -148,6 +146,20 @@ def laid_out(head, name):
     numbers, point = _seeming_numbers(columns, delimiter)
     distinct = frozenset(k for k, column in enumerate(columns) if len(set(column)) == len(rows))
     return Layout(names, numbers, distinct, Dialect(delimiter, offset, lines, b'"' in head, point), notes)
+
+
+def _sample(text, delimiter, name, lines_before):
+    """Return the first rows, up to one that is broken: where the file goes on, it may not be."""
+    sample = []
+    try:
+        for row in islice(_rows(text, delimiter, name, lines_before), _SAMPLE_ROWS + 1):
+            sample.append(row)
+    except DataError:
+        if not sample:
+            raise
+    if not sample:
+        raise DataError(f"{name}: the file has no rows.")
+    return sample
 
 
 def _seeming_numbers(columns, delimiter):
@@ -207,13 +219,10 @@ def _sniff_delimiter(head):
 
 
 def _first_widths(text, delimiter):
-    widths = []
     try:
-        for row in islice(_rows(text, delimiter, "", 0), _SAMPLE_ROWS):
-            widths.append(len(row.fields))
+        return [len(row.fields) for row in _sample(text, delimiter, "", 0)]
     except DataError:  # with this delimiter
-        pass
-    return widths
+        return []
 
 
 def _header(rows):
@@ -348,7 +357,7 @@ def _rewritten(opened, name, dialect, width):
         text = file.read()
     check_text(text, dialect.lines, name)
     delimiter = b"\t" if dialect.delimiter == BLANKS else dialect.delimiter
-    special = re.compile(b'["\n\r' + re.escape(delimiter) + b"]")
+    special = re.compile(BOM + b'|["\n\r' + re.escape(delimiter) + b"]")
     lines = []
     for row in _rows(text, dialect.delimiter, name, dialect.lines):
         if len(row.fields) != width:
@@ -387,12 +396,14 @@ class _Strict:
         self._behind[_CR] = True
         self._last, self._open = b"\n", False
         self._file.read(dialect.offset)
+        self._begun = False
 
     def read(self, size=-1):
         """Read some bytes; raise an error if something among them is odd."""
         chunk = self._file.read(size)
-        if b"\0" in chunk:
+        if b"\0" in chunk or (chunk.startswith(BOM) and not self._begun):  # which Arrow takes for no text
             raise OddError
+        self._begun = True
         if self._last[-1] == _CR and chunk[:1] != b"\n":
             raise OddError
         if b"\r" in chunk and chunk.count(b"\r") - chunk.endswith(b"\r") > chunk.count(b"\r\n"):
@@ -489,9 +500,7 @@ def _arrow_columns(opened, layout, numbers, block):
     types = {str(k): words if k in layout.distinct else few for k in range(len(layout.names))}
     types |= {str(k): pa.float64() for k in numbers}
     with opened() as file:
-        options = _options(layout, types, block)
-        # The system's own allocator takes less time for pages, and gives back what is freed.
-        table = arrow_csv.read_csv(_Strict(file, layout), **options, memory_pool=pa.system_memory_pool())
+        table = arrow_csv.read_csv(_Strict(file, layout), **_options(layout, types, block))
     columns, odd = {k: table.column(k) for k in range(len(types))}, set()
     for k in sorted(numbers):
         parts = []

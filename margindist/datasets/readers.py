@@ -49,7 +49,8 @@ FILE_ENDINGS = (
     *(f"{inner}{outer}" for inner in ("", ".csv", ".svm", ".libsvm", ".arff") for outer in _OPENERS),
     "",
 )
-_HEAD, _HEAD_LINES, _CHUNK = 1 << 16, 20, 1 << 20
+_HEAD, _CHUNK, _LONGEST_LINE = 1 << 16, 1 << 20, 1 << 26
+_ENOUGH_LINES = 20
 _MAGIC = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\x00": lzma.open}
 # Formats that are not read: whether they may be ZIP files, endings, first bytes, what they are, how pandas reads them.
 _OTHER_FORMATS = (
@@ -271,11 +272,18 @@ def _head(opened, name):
     """Return the first bytes of a file, several lines if possible; raise an error if there are none."""
     with one_sentence(name), opened() as file:
         head = file.read(_HEAD)
-        while head.count(b"\n") < _HEAD_LINES and len(head) < _CHUNK and (more := file.read(_HEAD)):
+        while len(head) < _most_head(head.count(b"\n")) and (more := file.read(len(head))):
             head += more
     if not head:
         raise DataError(f"{name}: the file is empty.")
     return head
+
+
+def _most_head(n_lines):
+    """Return how many bytes to read of a file that begins with so many lines: enough for a few, however long."""
+    if n_lines >= _ENOUGH_LINES:
+        return 0
+    return _CHUNK if n_lines > 2 else _LONGEST_LINE
 
 
 def _read_svmlight(opened, name, target):
