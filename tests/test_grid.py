@@ -175,7 +175,7 @@ def test_fewer_rows_than_columns():
         compare(name, X, y)
 
 
-def test_points_that_share_nothing_are_fitted_one_by_one():
+def test_points_that_share_nothing_are_solved_one_by_one():
     X, y = problem(2)
     X[:, 0] = y == "a"  # separable, so that a hard margin exists
     grid = {"C": [1.0, np.inf], "lambda1": [0.25], "lambda2": [0.0]}
@@ -211,16 +211,13 @@ def test_grids_are_checked(parameters):
         LDMClassifierCV(**parameters).fit(*problem(2))
 
 
-@pytest.mark.parametrize(("costs", "rank"), [
-    ({"_POINT": np.inf}, 3), ({"_POINT": np.inf}, 40), ({"_START": 1.0}, 3), ({"_START": 1.0}, 40), ({"_GO_ON": 1.0}, 3)
-])  # fmt: skip
-def test_points_of_ldm_are_certified_by_an_exact_product(costs, rank, rng, monkeypatch):
+@pytest.mark.parametrize(("rounds", "rank"), [(40, 3), (40, 40), (0, 3), (0, 40)])
+def test_points_of_ldm_are_certified_by_an_exact_product(rounds, rank, rng, monkeypatch):
     """The gaps hold for the Gram matrix itself, repeated rows and few columns included, from small to large C.
 
-    So they do along the grid, with interior points to start from, and by interior points alone.
+    So they do along the grid, and from interior points.
     """
-    for name, cost in costs.items():
-        monkeypatch.setattr(projected_newton, name, cost)
+    monkeypatch.setattr(projected_newton, "_ROUNDS", rounds)
     X = rng.standard_normal((40, rank))
     X[20:30] = X[:10]
     signs, weights = np.where(rng.random(40) < 0.4, -1.0, 1.0), rng.uniform(0.2, 3.0, 40)
@@ -246,13 +243,6 @@ def test_solutions_go_on_along_lambda2_as_the_line_they_are(rng):
     assert sum(point[0].n_iter == 0 for point in solutions[2:]) >= 8
 
 
-def test_a_start_looks_at_the_largest_features_only():
-    spectrum = projected_newton.Spectrum(np.array([1e-9, 0.5, 2.0]), np.arange(6.0).reshape(2, 3))
-    largest = spectrum.largest()
-    assert largest.values.tolist() == [0.5, 2.0]
-    assert largest.basis.tolist() == [[1.0, 2.0], [4.0, 5.0]]
-
-
 def test_odm_goes_along_mu_which_changes_nothing_below_the_band(monkeypatch):
     steps = []
 
@@ -266,17 +256,6 @@ def test_odm_goes_along_mu_which_changes_nothing_below_the_band(monkeypatch):
     search = ODMClassifierCV(lams=[1e-3, 2e-3], mus=[0.2, 0.4, 0.8], thetas=[0.2], kernel="rbf", cv=2).fit(X, y)
     assert search.n_splits_ == 2
     assert np.reshape(steps[:12], (4, 3))[:, 1:].tolist() == [[0, 0]] * 4
-
-
-def test_interior_points_where_rows_are_many_and_features_few():
-    def is_direct(n_rows, rank, objectives):
-        spectrum = projected_newton.Spectrum(np.ones(rank), np.empty((n_rows, rank)))
-        problem = projected_newton._Shared(None, spectrum, np.ones(n_rows), np.ones(n_rows), {}, 1e-7, 100)
-        return projected_newton._is_direct(objectives, problem)
-
-    few, many = [LDM(1.0, 0.0, 0.0)], [LDM(C, 0.1, b) for C in (1.0, 10.0) for b in np.arange(20.0)]
-    assert is_direct(2000, 10, few) and is_direct(2000, 10, many)
-    assert not is_direct(400, 400, few) and not is_direct(400, 10, many)
 
 
 @pytest.mark.parametrize("shape", [(60, 4), (30, 45)], ids=["columns", "rows"])

@@ -53,7 +53,7 @@ _ON_GRAM = {"block": block_descent, "dcd": dual_coordinate_descent}
 _FEW_ROWS = 300  # up to here all features of a kernel are cheap, and interior point on them is exact to rounding
 _FEW_ROWS_OF_SVM = 128  # the same without margin terms, where block descent needs but a few columns
 _FEW_ROWS_OF_HARD_MARGIN = 450  # the same where it is to be found out whether there is one
-_LARGEST_DUAL = 3000  # rows of a fold up to which a search forms the dual matrix
+_LARGEST_DUAL = 1200  # rows of a fold up to which a search forms the dual matrix
 _PAPER_LAMBDAS = tuple(2.0**k for k in range(-8, -1))
 _PAPER_WIDTHS = tuple(f"{2.0**k:g}*mean-distance" for k in range(-2, 3))
 RELATIVE_LAMBDAS = {"lambda1": (0.0, 0.1, 1.0), "lambda2": (0.0, 0.3, 1.0)}  # in units of C times the samples
@@ -578,8 +578,8 @@ class LDMClassifierCV(GridSearchClassifier):
 
     has a matrix that one eigendecomposition of the Gram matrix gives for every ``lambda1``, and the solution for one
     point of the grid is one or two Newton steps from that of the next (:mod:`margindist.solvers.projected_newton`).
-    Folds of more than 3000 rows, and ``C=inf``, are fitted point by point from warm starts; with a kernel on one Gram
-    matrix, in the metric of a curvature for all prices.
+    Folds of more than 1200 rows, and ``C=inf``, are solved point by point, each from the last, to ``tol``; with a
+    kernel on one Gram matrix, in the metric of a curvature for all prices.
 
     The default grid is wide and follows the number of samples; it has the support vector machine (both lambdas 0)
     among its 63 points. ``grid="paper"`` is that of the paper, of 147 points, or 735 with the "rbf" kernel.
@@ -618,7 +618,7 @@ class LDMClassifierCV(GridSearchClassifier):
         Any scorer of scikit-learn that asks for predictions or decision values; None is the accuracy.
 
     tol, max_iter, class_weight, random_state
-        As in :class:`LDMClassifier`; the points of the grid are solved to at most 1e-7.
+        As in :class:`LDMClassifier`; the points of the grid are solved to at most 1e-7 where they share a dual matrix.
 
     verbose : int, default=0
         Print progress.
@@ -732,11 +732,8 @@ class LDMClassifierCV(GridSearchClassifier):
         data = fold.data
         total = data.weights.sum()
         objectives = [_objective(fold.estimator, total, p["C"], p["lambda1"], p["lambda2"]) for p in points]
-        many = data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives)
-        if many and fold.kernel.is_linear:
-            return self._fit_each(fold, points)
         space = fold.space()
-        if many:
+        if data.X.shape[0] > _LARGEST_DUAL or any(objective.hard for objective in objectives):
             return self._solve_each_point(fold, space, points, objectives)
         if space.is_narrow:
             spectrum = projected_newton.spectrum_of_rows(dense_matrix(space.rows), data.weights)
@@ -749,12 +746,13 @@ class LDMClassifierCV(GridSearchClassifier):
         behind = [k for k, point in enumerate(solutions) if not all(found.gap <= self.tol for found in point)]
         if behind and self.max_iter is None:  # one point after the other has more ways to get there
             with contextlib.suppress(ValueError):  # digits lost there, too: what was found stands
-                values[behind], _ = self._fit_each(fold, [points[k] for k in behind])
+                few = [points[k] for k in behind], [objectives[k] for k in behind]
+                values[behind], _ = self._solve_each_point(fold, space, *few)
                 behind = []
         return values, len(behind)
 
     def _solve_each_point(self, fold, space, points, objectives):
-        """Solve point after point on one Gram matrix, each from the last: those of one curvature share its metric."""
+        """Solve point after point in one space, each from the last; those of one curvature share a kernel's metric."""
         estimator, data = fold.estimator, fold.data
         sign_vectors = estimator._sign_vectors(data.codes)
         coefs = np.empty((len(points), len(sign_vectors), space.n_coefficients))

@@ -21,10 +21,8 @@ become fewer, steps follow of which every one decreases the objective. Of a Newt
 of two feasible points towards its end is taken (Moré and Toraldo 1991); then exact steps in the single multipliers that
 violate the optimality conditions let them enter or leave the face. The relative duality gap ends it, as everywhere.
 
-**Many rows, few features.** All this costs O(m²) per problem, an interior point O(m r²) in r features
-(:mod:`margindist.solvers.interior_point`). Where that is less, the first problem with a C starts from one (for which
-the largest features do: a start needs no certificate), and where it is less even than going on from there, every
-problem is solved by one.
+**Where steps go on and on**, the next one starts from the interior point method on the features
+(:mod:`margindist.solvers.interior_point`).
 """
 
 from typing import NamedTuple
@@ -41,16 +39,11 @@ from margindist.spaces.rows import as_rows
 __all__ = ["Spectrum", "solve_grid", "spectrum_of_gram", "spectrum_of_rows"]
 
 _POINT_ITERATIONS = 200  # of an interior point
-_NEGLIGIBLE = 1e-6  # eigenvalues below this share of the largest do not matter to a guess
 _DEPENDENT = 1e-14  # eigenvalues below this share of the largest are rounding
 _MOST_ROUNDS = 1000
 _IN_VAIN = 5  # exchanges that are no fewer than some before, after which to descend instead
 _SWEEPS = 4  # sweeps over the violators after a Newton step that left the box
 _ROUNDS = 40  # after so many an interior point is sought
-# Measured milliseconds: of an interior point, in all, per row, and per row and pair of features; of making A, a start
-# from zero and of a problem from a good start, each per entry of A.
-_POINT, _POINT_ROW, _POINT_SQUARE = 2.0, 1.5e-3, 1.1e-6
-_MATRIX, _START, _GO_ON = 1e-5, 3e-5, 2.3e-6
 _AT_BOUND = 1e-4  # share of the box from which on its multipliers count as being at their bound
 
 
@@ -64,11 +57,6 @@ class Spectrum(NamedTuple):
     def features(self):
         """Rows whose inner products are G."""
         return self.basis * np.sqrt(self.values)
-
-    def largest(self):
-        """Return the features that matter to a guess."""
-        kept = self.values > _NEGLIGIBLE * self.values.max(initial=0.0)
-        return Spectrum(self.values[kept], self.basis[:, kept])
 
     def scaled(self, c):
         """Return M for c = 4λ1."""
@@ -126,13 +114,10 @@ def solve_grid(problem, options):
         for t, signs in enumerate(sign_vectors):
             here = [objectives[k] for k in members]
             problem = _Shared(None, spectrum, signs, weights, starts[t], options.tol, max_iter)
-            if _is_direct(here, problem):
-                solutions = _one_by_one(here, problem)
-            else:
-                M = spectrum.scaled(c) if M is None else M
-                A, u = M * np.outer(signs, signs), signs * (M @ (signs * share))
-                A += (c / spectrum.left_of_mean(signs, share, c)) * np.outer(u, u)
-                solutions = _along(here, problem._replace(A=A))
+            M = spectrum.scaled(c) if M is None else M
+            A, u = M * np.outer(signs, signs), signs * (M @ (signs * share))
+            A += (c / spectrum.left_of_mean(signs, share, c)) * np.outer(u, u)
+            solutions = _along(here, problem._replace(A=A))
             for k, solution in zip(members, solutions, strict=True):
                 answers[k][t] = solution
     return answers
@@ -148,37 +133,6 @@ class _Shared(NamedTuple):
     found: dict  # multipliers of the first problem with a C, by C
     tol: float
     max_iter: int
-
-    def point_cost(self):
-        """Return what an interior point costs."""
-        m, r = self.spectrum.basis.shape
-        return _POINT + m * (_POINT_ROW + _POINT_SQUARE * r * r)
-
-    def guess_cost(self):
-        """Return what a start from an interior point costs."""
-        return self._replace(spectrum=self.spectrum.largest()).point_cost()
-
-    def start_cost(self):
-        """Return what a problem from zero costs otherwise."""
-        return _START * len(self.signs) ** 2
-
-
-def _is_direct(objectives, problem):
-    """Tell whether an interior point for each problem costs less than going from one to the next."""
-    point, entries = problem.point_cost(), len(problem.signs) ** 2
-    new = len({objective.cap for objective in objectives} - problem.found.keys())
-    along = _MATRIX * entries + new * min(point, problem.start_cost()) + len(objectives) * _GO_ON * entries
-    return len(objectives) * point < along
-
-
-def _one_by_one(objectives, problem):
-    """Yield the solutions by an interior point each."""
-    for objective in objectives:
-        solution = _interior_point(objective, problem, problem.tol)
-        problem.found[objective.cap] = np.minimum(solution.dual, objective.upper(problem.weights))
-        z = problem.signs * (problem.spectrum.features @ solution.coef)
-        coef = problem.signs * objective.dual_coef(solution.dual, z, problem.weights)
-        yield solution._replace(coef=coef)
 
 
 class _Solved(NamedTuple):
@@ -200,10 +154,9 @@ def _along(objectives, problem):
     for objective in objectives:
         upper = objective.upper(weights)
         is_first = last is None or last.cap != objective.cap
-        far = is_first and objective.cap not in found and problem.guess_cost() < problem.start_cost()
         beta = _start(objective, upper, weights, last, found)
         rounds = 0
-        for limit, leap in ((_ROUNDS, far), (problem.max_iter, True)):
+        for limit, leap in ((_ROUNDS, False), (problem.max_iter, True)):
             if leap:
                 beta = _leap(objective, problem)
             z = A @ beta + objective.pull * image
@@ -240,21 +193,12 @@ def _start(objective, upper, weights, last, found):
 
 
 def _leap(objective, problem):
-    """Return multipliers by the interior point method, those near a bound put there.
-
-    They are a start, for which the largest features do.
-    """
+    """Return multipliers by the interior point method, those near a bound put there."""
     upper = objective.upper(problem.weights)
-    roughly = problem._replace(spectrum=problem.spectrum.largest())
-    solution = _interior_point(objective, roughly, min(1e-6, problem.tol))
+    on_features = Problem(objective, as_rows(problem.spectrum.features), problem.signs, problem.weights)
+    solution = interior_point.solve(on_features, Options(problem.tol, _POINT_ITERATIONS))
     beta = np.where(solution.dual <= _AT_BOUND * upper, 0.0, solution.dual)
     return np.where(beta >= (1.0 - _AT_BOUND) * upper, upper, beta)
-
-
-def _interior_point(objective, problem, tol):
-    rows = as_rows(problem.spectrum.features)
-    on_features = Problem(objective, rows, problem.signs, problem.weights)
-    return interior_point.solve(on_features, Options(tol, _POINT_ITERATIONS))
 
 
 @njit(cache=True, nogil=True)
