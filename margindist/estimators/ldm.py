@@ -759,7 +759,7 @@ class LDMClassifierCV(GridSearchClassifier):
         last, behind = [None] * len(sign_vectors), 0
         for k in sorted(range(len(points)), key=lambda k: (objectives[k].bend, objectives[k].cap, objectives[k].pull)):
             estimator.set_params(**points[k])
-            estimator.solver_ = estimator._pick_solver(space)
+            estimator.solver_ = estimator._pick_solver(objectives[k], space, data.weights)
             estimator._check_memory(space)
             for t, signs in enumerate(sign_vectors):
                 asked = Problem(objectives[k], space, signs, data.weights)
