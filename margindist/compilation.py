@@ -11,7 +11,7 @@ import sys
 import threading
 import warnings
 
-__all__ = ["Compiled", "assign", "borrowed", "njit", "overload", "read_only"]
+__all__ = ["Compiled", "assign", "njit", "overload", "read_only"]
 
 _lock = threading.RLock()
 _waiting = []  # what Numba will be told; None when it is there
@@ -202,28 +202,3 @@ def _numba():
             tell()
         _waiting = None
         return numba
-
-
-def borrowed(array):
-    """Return an array that compiled code reads without counting references to it: its caller keeps it.
-
-    Counting takes longer than reading a few bytes, and happens around most calls.
-    """
-    return array
-
-
-@overload(borrowed)
-def _compiled_borrowed(array):
-    from numba.core import types
-    from numba.extending import intrinsic
-
-    @intrinsic
-    def without_owner(context, array):
-        def build(context, builder, signature, args):
-            made = context.make_array(array)(context, builder, args[0])
-            made.meminfo = context.get_constant_null(types.MemInfoPointer(types.voidptr))
-            return made._getvalue()
-
-        return array(array), build
-
-    return lambda array: without_owner(array)

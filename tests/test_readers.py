@@ -860,3 +860,31 @@ def test_mutants_are_refused_or_read_as_the_references_read_them(tmp_path, kind,
     tally = fuzz_readers.run(kind, range(mutants), seed=0, folder=tmp_path)
     assert not tally.failures
     assert tally.counts["the same values"] > mutants // 20
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"kind": "code"},
+        {"kind": "numbers"},
+        {"kind": "numbers", "point": "x", "thousands": "", "before": "", "after": ""},
+        {"kind": "dates", "order": "week first", "hours": "False", "zone": ""},
+        {"kind": "dates", "order": ["day first"], "hours": "False", "zone": ""},
+        ["words"],
+        None,
+    ],
+    ids=str,
+)
+def test_how_a_column_was_read_may_come_from_a_stranger(write, told):
+    path = write("t.csv", "a,y\n1,u\n2,v\n")
+    assert "how the column 'a' was read is not understood" in refusal(path, spellings={"a": told})
+
+
+def test_what_was_read_is_read_so_again(write):
+    text = "share;sold;code;size\n12 %;31/12/2024;007;1,5\n;;;\n-3 %;01/02/2024;8;2\n"
+    data = read_file(write("t.csv", text), target=False, text=["code"])
+    assert [told["kind"] for told in data.spellings.values()] == ["numbers", "dates", "words", "numbers"]
+    again = read_file(write("u.csv", text), target=False, spellings=data.spellings)
+    pd.testing.assert_frame_equal(again.X, data.X)
+    one = read_file(write("v.csv", "share;sold;code;size\n;02/01/2024;;\n"), target=False, spellings=data.spellings)
+    assert one.X["sold (month)"].tolist() == [1.0] and one.X["share"].isna().all() and one.X["code"].isna().all()

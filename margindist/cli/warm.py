@@ -1,8 +1,6 @@
 """``margindist warm-up``."""
 
-import tempfile
 import warnings
-from pathlib import Path
 
 import click
 
@@ -27,14 +25,9 @@ def warm_up():
     Every classifier is fitted to a few made-up rows: dense and sparse, two classes and three, linear and with a kernel.
     What is compiled is kept on disk, for all later runs of this version on this machine.
     """
-    from margindist.datasets import read_file
     from margindist.methods import METHODS, search
     from margindist.spaces.rows import all_compiled
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "rows.csv")
-        path.write_text("a,b,kind\n" + "".join(f"{k % 7}.5,{'xyz'[k % 3]},{k % 2}\n" for k in range(_ROWS)))
-        read_file(path)
     for number, method in enumerate(METHODS, 1):
         click.echo(f"{number} of {len(METHODS)}: {method.label}", err=True)
         for X, y in _examples():
