@@ -810,6 +810,22 @@ def test_a_byte_order_mark_is_left_out_at_the_top_alone(write):
     assert column_of(write("t.csv", "\ufeffa,b\n\ufeff,1\nv,2\n")) == ["\ufeff", "v"]
 
 
+def test_text_that_does_not_repeat_for_long_is_not_looked_at_further(write, monkeypatch):
+    for module in ("dataset", "delimited"):
+        monkeypatch.setattr(f"margindist.datasets.{module}.MANY_ROWS", 500)
+    rows = [f"n{k * 7919 % 2000},{k % 7}.5,{'uv'[k % 2]}" for k in range(1500)] + ["n3,1.5,"]
+    path = write("t.csv", "name,a,kind\n" + "\n".join(rows) + "\n")
+    data = read_file(path)
+    assert data.feature_names == ("a",) and len(data.y) == 1500
+    assert "Left out 1 column with a different text in each of the first 500 rows: 'name'." in data.notes
+    words = [row.split(",")[0] for row in rows]
+    assert read_file(path, target=False).X["name"].tolist() == words
+    assert "target column 'name' looks continuous" in refusal(path, target="name")
+    days = [f"2024-{k % 12 + 1:02}-{k % 28 + 1:02}" for k in range(1500)]
+    dates = [f"{day} {k // 60 % 24:02}:{k % 60:02}:{k % 59:02},{k % 2}" for k, day in enumerate(days)]
+    assert "day (hour)" in read_file(write("u.csv", "day,kind\n" + "\n".join(dates) + "\n")).feature_names
+
+
 def test_long_first_rows(write):
     text = "some words,\nand more\n" * 300
     rows = "".join(f'{k},"{text}{k}"\n' for k in range(60))

@@ -40,6 +40,7 @@ _IDENTIFIER_NAME = re.compile(r"(.*[_ .-])?(id|ids|idx|index|no|nr|number|key|uu
 _DATE_PART = re.compile(r".* \((days since 1970|year|month|day|weekday|hour)\)")
 _MOST_CLASSES = 30  # of a column that is guessed to be the target
 _FIRST_ROWS = 1000  # which often tell enough
+MANY_ROWS = 100_000  # text that does not repeat in so many first rows numbers them
 _MOST_LISTED = 5  # names in a sentence
 _STACKED_ROWS = 2048
 _BOUND_VARIABLE, _MOST_UNPACKED = "MARGINDIST_MAX_UNPACKED", "4GB"
@@ -287,6 +288,16 @@ class Chunks(NamedTuple):
         return np.concatenate(self.parts) if self.parts else np.empty(0)
 
 
+class Strings(NamedTuple):
+    """A column of text that does not repeat in its first rows, which is not worth numbering its levels, as read."""
+
+    values: Any  # of Arrow
+
+    def encoded(self):
+        """Return it as :class:`Text`."""
+        return leave_out(text_column(self.values, trim=True), MISSING)
+
+
 class Sparse(NamedTuple):
     """A column of numbers that are zero except in these rows."""
 
@@ -302,7 +313,7 @@ class Sparse(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Columns with names: float64 arrays (NaN is missing), :class:`Chunks`, :class:`Sparse` or :class:`Text`."""
+    """Columns with names: numbers as float64 arrays (NaN is missing), :class:`Chunks` or :class:`Sparse`, and text."""
 
     names: tuple[str, ...]
     columns: list
@@ -376,8 +387,8 @@ def leave_out(column, words):
 
 def is_empty(column):
     """Tell whether a column has no value at all."""
-    if isinstance(column, Text):
-        return not len(column.levels)
+    if isinstance(column, (Text, Strings)):
+        return isinstance(column, Text) and not len(column.levels)
     parts = column.parts if isinstance(column, Chunks) else [_dense(column)]
     return all(bool(np.isnan(part).all()) for part in parts)
 
@@ -405,6 +416,8 @@ def table_to_dataset(table, *, target, name, file, source):
         raise DataError(f"{file}: expected at least two columns, features and target, got {len(table.names)}.")
     chosen = _choose(table, target, file, notes)
     target_name = table.names[chosen]
+    if isinstance(table.columns[chosen], Strings):
+        table.columns[chosen] = table.columns[chosen].encoded()
     keep = ~_missing(table.columns[chosen])
     if not keep.any():
         raise DataError(f"{file}: the target column {target_name!r} is empty; choose another with target.")
@@ -438,7 +451,7 @@ def _rounded_note(table):
 
 
 def _beyond_float(column):
-    if isinstance(column, (Text, Sparse)):
+    if isinstance(column, (Text, Strings, Sparse)):
         return False
     for known in (_known(column, _FIRST_ROWS), _known(column)):  # the first rows often tell enough
         if (known != np.floor(known)).any():
@@ -542,6 +555,8 @@ def _listed(names):
 
 def _looks_like_classes(column):
     """Whether a column is text or whole numbers, with at least two and few different values for so many rows."""
+    if isinstance(column, Strings):
+        return False
     n_rows = _length(column)
     most = min(_MOST_CLASSES, max(2, n_rows // 5))
     if isinstance(column, Text):
@@ -577,19 +592,20 @@ def column_hint(name, names):
 def _informative(table, columns, target, notes):
     """Return the numbers of the feature columns that are neither constant (in the rows left) nor an identifier."""
     names = table.names
-    kept, constant, unique, running = [], [], [], []
+    kept, constant, unique, unrepeated, running = [], [], [], [], []
     for k, column in enumerate(columns):
         if k == target:
             continue
         if _constant(column):
             constant.append(names[k])
         elif not is_part_of_date(names[k]) and _identifier(table.columns[k], names[k]):
-            (unique if isinstance(column, Text) else running).append(names[k])
+            {Text: unique, Strings: unrepeated}.get(type(column), running).append(names[k])
         else:
             kept.append(k)
     for dropped, why in (
         (constant, "the same value in every row"),
         (unique, "a different text in every row"),
+        (unrepeated, f"a different text in each of the first {MANY_ROWS:,} rows"),
         (running, "whole numbers that only number the rows"),
     ):
         if dropped:
@@ -598,7 +614,7 @@ def _informative(table, columns, target, notes):
 
 
 def _constant(column):
-    if len(np.unique(_known(column, _FIRST_ROWS))) > 1:  # no need to look at all
+    if isinstance(column, Strings) or len(np.unique(_known(column, _FIRST_ROWS))) > 1:  # no need to look at all
         return False
     known = _known(column)
     return len(known) == 0 or (len(known) == _length(column) and bool(np.all(known == known[0])))
@@ -609,6 +625,8 @@ def _identifier(column, name):
 
     Numbers of rows are whole, never repeat, and leave no gaps, in whatever order, or the column's name says so.
     """
+    if isinstance(column, Strings):
+        return True
     if isinstance(column, Text):
         return len(column.codes) >= _FEWEST_ROWS_OF_IDENTIFIER and len(column.levels) == len(column.codes)
     first = _head(column, _FIRST_ROWS)
@@ -654,6 +672,8 @@ def _missing(column):
 
 
 def _rows(column, keep):
+    if isinstance(column, Strings):
+        return column  # it is left out
     if isinstance(column, Text):
         return _used_levels(column.codes[keep], column)
     if isinstance(column, Sparse):
@@ -683,7 +703,7 @@ def feature_table(names, columns):
     """Return CSR or a float64 array if all columns are numbers, else a DataFrame; columns in pieces are used up."""
     if columns and all(isinstance(column, Sparse) for column in columns):
         return _side_by_side(columns)
-    if not any(isinstance(column, Text) for column in columns):
+    if not any(isinstance(column, (Text, Strings)) for column in columns):
         return _stacked(columns) if columns else np.empty((0, 0))
     try:
         import pandas as pd
@@ -692,6 +712,7 @@ def feature_table(names, columns):
     made, left = {}, list(columns)
     for name in names:
         column = left.pop(0)
+        column = column.encoded() if isinstance(column, Strings) else column
         is_text = isinstance(column, Text)
         made[name] = _categorical(pd, column.ordered()) if is_text else _dense(column)
         if isinstance(column, Chunks):

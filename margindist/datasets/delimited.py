@@ -18,11 +18,13 @@ import numpy as np
 
 from margindist.datasets import spelling
 from margindist.datasets.dataset import (
+    MANY_ROWS,
     MISSING,
     MISSING_NUMBERS,
     TARGET_NAMES,
     Chunks,
     DataError,
+    Strings,
     Table,
     counted,
     is_empty,
@@ -94,7 +96,8 @@ def read_delimited(opened, name, head, text=(), columns=None):
     finished, unnamed, spellings = {}, [], {}
     for k, (column, written) in enumerate(layout.names.items()):
         values = read.pop(k)
-        values = values if isinstance(values, Chunks) else text_column(values, trim=True)
+        if not isinstance(values, Chunks):
+            values = reader.unrepeated(column, values) or text_column(values, trim=True)
         if not written:
             if is_empty(values):  # lines end in a delimiter
                 continue
@@ -553,6 +556,8 @@ class TextColumns:
 
     def finish(self, column, k, values):
         """Return columns by their names, and how column k was read."""
+        if isinstance(values, Strings):
+            return {column: values}, spelling.Words()
         if isinstance(values, Chunks):
             how = spelling.Numbers(self._dialect.point)
             self._say_commas(how, any(map(len, values.parts)))
@@ -569,6 +574,16 @@ class TextColumns:
                 self._remark(column, made)
             return {column: made}, how
         return self._spread(column, k, how, values, present), how
+
+    def unrepeated(self, column, values):
+        """Return a long column as it is if its first texts are all different, and neither numbers nor dates."""
+        if column in self._asked | self._told.keys() or len(values) <= MANY_ROWS or len(values[:100].unique()) < 100:
+            return None
+        levels = text_column(values[:MANY_ROWS], trim=True).levels
+        commas = self._dialect.delimiter != b","
+        if len(levels) < MANY_ROWS or not isinstance(spelling.guessed(levels, commas), spelling.Words):
+            return None
+        return None if spelling.missing_among(levels).any() else Strings(values)
 
     def _spread(self, column, k, how, values, present):
         made, bad = spelling.applied(column, how, values.levels)
