@@ -7,6 +7,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy import stats
 
 from margindist.compare.records import About, CellDetail, LookDetail, plain, read
 from margindist.compare.scoring import baseline
@@ -68,8 +69,9 @@ class ComparisonRow(NamedTuple):
         Means over the splits.
     converged : int
         On how many splits the final fit converged.
-    below_baseline : bool
-        Whether naming the most frequent class always scores as much or more.
+    below_baseline, above_baseline : bool
+        Whether naming the most frequent class always scores as much or more; whether it scores clearly less, by a
+        t-test at 95 % which allows for the rows that splits share (with few splits: less).
     margin_mean, margin_variance : float
         Of the normalised margins of the test parts.
     geometric_margin : float or None
@@ -93,6 +95,7 @@ class ComparisonRow(NamedTuple):
     balanced_accuracy: float
     converged: int
     below_baseline: bool
+    above_baseline: bool
     margin_mean: float | None
     margin_variance: float | None
     geometric_margin: float | None
@@ -221,23 +224,24 @@ class Comparison:
 
     @property
     def looked_at(self) -> list[str]:
-        """The best method, and the support vector machine; if it is that itself, the next best method."""
-        keys = [row.method for row in self.rows]
-        return [keys[0], self.reference] if self.reference not in (None, *keys[:1]) else keys[:2]
+        """The method advised, or else the best one, and the support vector machine, or else the best of the others."""
+        if not self.rows:
+            return []
+        first = (self.choice or self.rows[0]).method
+        others = [row.method for row in self.rows if row.method != first]
+        return [first, self.reference] if self.reference in others else [first, *others[:1]]
 
     @property
     def alike(self) -> list[ComparisonRow]:
         """The best method and those that these data cannot tell from it, if there are enough splits to say so.
 
         They are not significantly worse, lose at most one standard error of its score (which allows for the rows that
-        splits share), have every split, converged, and are better than the most frequent class.
+        splits share), have every split, converged, and are clearly better than the most frequent class.
         """
         if not self.rows or not self.tested:
             return []
         best = self.rows[0]
-        error = (best.score_std or 0.0) * np.sqrt(
-            1.0 / best.splits + self.plan.test_share / (1.0 - self.plan.test_share)
-        )
+        error = _error(best.score_std, best.splits, self.plan.test_share)
         return [
             row
             for row in self.rows
@@ -245,7 +249,7 @@ class Comparison:
             or (
                 row.rank is not None
                 and row.splits == best.splits
-                and not row.below_baseline
+                and row.above_baseline
                 and row.to_best.verdict == "tie"
                 and best.score - row.score <= error + _ROUNDING
             )
@@ -260,9 +264,9 @@ class Comparison:
     def choice(self) -> ComparisonRow | None:
         """The method to use: the best one, or the quickest that cannot be told from it, if that takes half its time.
 
-        None where no method is better than the most frequent class, or none converged.
+        None where no method is clearly better than the most frequent class, or none converged.
         """
-        if not self.rows or self.rows[0].below_baseline or self.rows[0].rank is None:
+        if not self.rows or not self.rows[0].above_baseline or self.rows[0].rank is None:
             return None
         best = self.rows[0]
         quickest = min(self.alike, key=lambda row: row.fit_seconds, default=best)
@@ -363,7 +367,7 @@ class Comparison:
         machine = next((key for key in order if key in MACHINES), None)
         to_svm = self._differences([key for key in order if key != machine], machine) if machine else {}
         return [
-            _row(None if key in unranked else rank, key, done[key], converged[key], self.baseline)._replace(
+            _row(None if key in unranked else rank, key, done[key], converged[key], self)._replace(
                 to_best=to_best.get(key), to_svm=to_svm.get(key)
             )
             for rank, key in enumerate(order, 1)
@@ -473,8 +477,22 @@ def _late(results, reserve, splits):
     return {key for key in reserve if key in done and key not in failed and not splits <= done[key]}
 
 
-def _row(rank, key, results, converged, base):
+def _error(deviation, splits, test_share):
+    """The standard error of a mean over splits, whose rows are partly the same (Nadeau and Bengio)."""
+    return (deviation or 0.0) * np.sqrt(1.0 / splits + test_share / (1.0 - test_share))
+
+
+def _clearly_above(scores, base, test_share):
+    """Tell whether scores are better than a number, by a t-test where there are enough of them."""
+    if len(scores) < FEWEST_TESTED:
+        return bool(scores.mean() > base + _ROUNDING)
+    room = stats.t.ppf(0.5 + 0.5 * (1.0 - LEVEL), len(scores) - 1)
+    return bool(scores.mean() - base > room * _error(scores.std(ddof=1), len(scores), test_share) + _ROUNDING)
+
+
+def _row(rank, key, results, converged, comparison):
     """Return a line of the table, its differences still missing."""
+    base = comparison.baseline
     scores = np.array([result.score for result in results])
     tests = [result.detail.margins.test for result in results]
     return ComparisonRow(
@@ -489,6 +507,7 @@ def _row(rank, key, results, converged, base):
         balanced_accuracy=_mean([result.detail.scores["balanced_accuracy"] for result in results]),
         converged=converged,
         below_baseline=bool(scores.mean() < base + _ROUNDING),
+        above_baseline=np.isnan(base) or _clearly_above(scores, base, comparison.plan.test_share),
         margin_mean=_mean([part.statistics.get("mean") for part in tests]),
         margin_variance=_mean([part.statistics.get("variance") for part in tests]),
         geometric_margin=_mean([part.distance for part in tests]),

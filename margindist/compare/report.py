@@ -86,13 +86,13 @@ def _plots(comparison, styles):
         "worth": worth_of_more_rows(comparison),
         "curves": plots.two_class_curves(comparison, styles),
         "calibration": plots.calibration_curve(comparison, styles),
-        "importance": plots.importance(comparison, comparison.rows[0].method, styles),
+        "importance": plots.importance(comparison, comparison.looked_at[0], styles),
     }
 
 
 def worth_of_more_rows(comparison: Comparison) -> str:
     """Return a sentence on whether more rows would be worth having, from the end of the learning curve."""
-    curves = plots.looks_of(comparison, comparison.rows[0].method, "learning")
+    curves = plots.looks_of(comparison, comparison.looked_at[0], "learning")
     sizes, mean, _ = plots.learning(curves)
     if len(sizes) < 2:
         return ""

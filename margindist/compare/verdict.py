@@ -78,8 +78,13 @@ def _advice(comparison, score):
     best, choice, alike = comparison.rows[0], comparison.choice, comparison.alike
     if choice is None and best.rank is None:
         return "Use none of these: no method converged on every split, so none is ranked."
-    if choice is None:
+    if choice is None and best.below_baseline:
         return f"Use none of these: no method is better than {_always(score)}."
+    if choice is None:
+        return (
+            f"Use none of these yet: {named(best.method)} is the best with {score.label} {score.spread(best)}, and not "
+            f"clearly better than {_always(score)}, {score.text(comparison.baseline)}."
+        )
     why = _why(comparison, score, best, choice, alike)
     return f"Use {named(choice.method)}: {why}; expected {score.label}: {score.spread(choice)}."
 
@@ -136,8 +141,8 @@ def _always(score):
 
 def _about_the_baseline(comparison, score):
     best, base = comparison.rows[0], comparison.baseline
-    if isnan(base):
-        return []
+    if isnan(base) or (comparison.choice is None and best.rank is not None and not best.below_baseline):
+        return []  # or it has been said
     beside = ""
     if abs(best.score - base) < _ROUNDING:
         beside = ": that is as good"
