@@ -507,7 +507,7 @@ def _row(rank, key, results, converged, comparison):
         balanced_accuracy=_mean([result.detail.scores["balanced_accuracy"] for result in results]),
         converged=converged,
         below_baseline=bool(scores.mean() < base + _ROUNDING),
-        above_baseline=np.isnan(base) or _clearly_above(scores, base, comparison.plan.test_share),
+        above_baseline=bool(np.isnan(base)) or _clearly_above(scores, base, comparison.plan.test_share),
         margin_mean=_mean([part.statistics.get("mean") for part in tests]),
         margin_variance=_mean([part.statistics.get("variance") for part in tests]),
         geometric_margin=_mean([part.distance for part in tests]),
