@@ -247,7 +247,7 @@ def test_steps_that_get_nowhere_end_early(rng):
     assert dual_coordinate_descent.solve(problem, Options(tol=1e-4, max_iter=50)).status == "iteration limit"
 
 
-def test_where_steps_get_nowhere_blocks_start_from_the_interior_point_method(rng):
+def test_blocks_in_the_metric_end_where_single_steps_get_nowhere(rng):
     found = block_descent.solve(hopeless(rng), Options(tol=1e-4))
     assert found.status == "optimal" and found.n_iter < 50
 

@@ -57,7 +57,7 @@ from margindist.solvers._kernel_certificate import (
     inseparable_rows,
 )
 from margindist.solvers._solution import Options, Problem, Status, better, conclude, require
-from margindist.spaces.features import cholesky_factor, partial_cholesky
+from margindist.spaces.features import partial_cholesky
 from margindist.spaces.gram import FullGram, gram_bytes
 from margindist.spaces.rows import as_rows
 
@@ -83,9 +83,7 @@ _ATTEMPTS = 50  # certificates; one or two as a rule
 _IN_VAIN = 6  # certificates that are no better than one before, after which rounding is all that is left
 _PATIENCE = 100  # blocks without progress after which to change the method
 _FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
-_FEWEST_TIMES = 3  # the same where multipliers grow without limit if there is no hard margin,
-_AT_ONCE = 2  # or where a factor is at hand
-_FACTOR_OPERATIONS = 4e11  # what a complete Cholesky factor may cost then
+_FEWEST_TIMES = 3  # the same where multipliers grow without limit if there is no hard margin
 
 
 class _Dual(NamedTuple):
@@ -159,14 +157,11 @@ def solve(problem, options, start=None):
         return conclude(best, tol, Status.OPTIMAL)
     gram, beyond = problem.gram, {} if best is None else {"bytes": gram_bytes(problem.gram.n)}
     point = _Point(beta, metric.margins(problem.pull + beta), _Path(gram, beta))
-    n_iter, goal, fallback = 0, 0.5 * tol, _factor_affordable(gram)
+    n_iter, goal = 0, 0.5 * tol
     least, in_vain = np.inf, 0  # gap, and certificates since it was so
     for _ in range(_ATTEMPTS):
         before = n_iter
-        n_iter, ended = _descend(problem, metric, point, goal, n_iter, max_iter, rng, options.report, fallback)
-        if ended is Status.STALLED and fallback:
-            point = _interior_point(problem, tol)
-            fallback, ended = False, None
+        n_iter, ended = _descend(problem, metric, point, goal, n_iter, max_iter, rng, options.report)
         if _is_plain(objective) and point.path.is_known:
             best = better(best, certify_path(objective, gram, signs, weights, *point))
             if best.gap <= tol or (ended and np.isfinite(best.objective)):
@@ -372,29 +367,13 @@ def _on_features(problem, factor, tol):
     return certify_features(on_features, factor, problem.gram, found, tol)
 
 
-def _factor_affordable(gram):
-    return isinstance(gram, FullGram) and float(gram.n) ** 3 <= _FACTOR_OPERATIONS
-
-
-def _interior_point(problem, tol):
-    """Return multipliers and their margins by way of a complete Cholesky factor."""
-    rows = as_rows(cholesky_factor(problem.gram).features)
-    on_features = Problem(problem.objective, rows, problem.signs, problem.weights)
-    solution = interior_point.solve(on_features, Options(0.3 * tol, _GUESS_ITERATIONS))
-    beta = np.clip(solution.dual, 0.0, problem.upper)
-    return _Point(beta, problem.signs * (rows.X @ solution.coef), _Path(problem.gram, beta, is_known=False))
-
-
-def _descend(problem, metric, point, goal, n_iter, max_iter, rng, report, fallback=False):
-    """Solve block after block until the model's relative gap is below the goal; change the point.
-
-    ``fallback`` says whether there is another way to go on.
-    """
+def _descend(problem, metric, point, goal, n_iter, max_iter, rng, report):
+    """Solve block after block until the model's relative gap is below the goal; change the point."""
     beta, z, path = point
     best, since = np.inf, 0
     patience = _PATIENCE
     if len(beta) <= _BLOCK:
-        patience = _FEWEST_TIMES if problem.objective.hard else _AT_ONCE if fallback else _FEW_TIMES
+        patience = _FEWEST_TIMES if problem.objective.hard else _FEW_TIMES
     while True:
         value, gap = _model_gap(problem, beta, z)
         if report is not None:
