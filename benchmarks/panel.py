@@ -270,8 +270,10 @@ def run(chosen, workers, tell=print):
         for k in order:
             records[k] = workers[k].ask(problem.name)
         if len(workers) == 2 and _unsure(*records):
-            for k, record in enumerate(records):
-                record["seconds"] = min(record["seconds"], workers[k].ask(problem.name)["seconds"])
+            for worker, record in zip(workers, records, strict=True):
+                again = worker.ask(problem.name)
+                if "value" in again:
+                    record["seconds"] = min(record["seconds"], again["seconds"])
         yield problem, records
         if number % 50 == 49:
             tell(f"{number + 1} of {len(chosen)} problems, {time.monotonic() - began:.0f} s", file=sys.stderr)

@@ -5,6 +5,7 @@ version it is, the first folder of PYTHONPATH decides; it uses nothing of it but
 """
 
 import json
+import math
 import os
 import sys
 import time
@@ -18,9 +19,10 @@ from benchmarks._measure import TimeLimit, time_limit
 from benchmarks.panel_formulas import claims, measured
 from benchmarks.panel_problems import problems, rows_of, weights_of
 
-SECONDS = 0.15  # for repetitions of a fit
+BATCH = 0.05  # seconds of fits that are timed together: some systems count processor time in steps of milliseconds
+BATCHES = 3
+LEAST = 2e-3  # seconds that a fit is taken for at least, to tell how many of them a batch has
 WARM_ABOVE = 2.0  # seconds of a first fit beside which it does not matter that code is read
-MOST_REPETITIONS = 7
 
 
 def fit(problem, seed, limit):
@@ -54,13 +56,9 @@ def record_of(problem, seed, limit):
         model, said, seconds, _ = fit(problem, seed, limit)
     if model is None:
         return {"stopped": True, "seconds": seconds}
-    spent = seconds
-    for _ in range(MOST_REPETITIONS):
-        if spent + seconds > SECONDS:
-            break
-        _, _, again, _ = fit(problem, seed, limit)
-        spent += again
-        seconds = min(seconds, again)
+    if seconds < BATCH:
+        count = math.ceil(BATCH / max(seconds, LEAST))
+        seconds = min(sum(fit(problem, seed, limit)[2] for _ in range(count)) / count for _ in range(BATCHES))
     X, y = rows_of(problem.data, seed)
     inner = getattr(model, "best_estimator_", model)
     weights = weights_of(problem, X.shape[0], seed)
