@@ -6,7 +6,7 @@ all, which need not come from the same engine, and stops when these meet, when r
 the caller's limit of iterations is reached. To add an engine is to add its file and a row.
 
 What a pass of coordinate descent and an iteration of the interior point method cost is counted by
-:func:`~margindist.solvers.interior_point.cost_in_passes`. Passes grow with the price C times the squared length of a
+:func:`cost_in_passes`. Passes grow with the price C times the squared length of a
 row and, where margin terms tie the rows together, with their curvature times that.
 """
 
@@ -27,7 +27,18 @@ from margindist.solvers import (
 )
 from margindist.solvers._solution import Status, better, certify, conclude, with_bound
 from margindist.spaces.gram import gram_bytes, gram_of_rows
-from margindist.spaces.rows import add_rows, are_worth_passes, n_columns, n_rows, squares
+from margindist.spaces.rows import (
+    BLAS,
+    SparseRows,
+    add_rows,
+    are_worth_passes,
+    gram_operations,
+    n_columns,
+    n_rows,
+    n_stored,
+    squares,
+    stored_bytes,
+)
 
 __all__ = [
     "ENGINES",
@@ -61,6 +72,52 @@ class Settings(NamedTuple):
 
 
 SETTINGS = Settings()
+
+
+class Costs(NamedTuple):
+    """What passes and interior points were measured to cost, in operations (of 4 ns) on a stored value."""
+
+    dense_value: float = 0.12  # of a pass of coordinate descent
+    dense_row: float = 10.0  # for it to jump to a row and step
+    sparse_value: float = 0.65
+    sparse_row: float = 5.0
+    many_rows: int = 80_000  # from which on caches do not hold what is known of them,
+    from_afar: float = 2.0  # which a jump then costs more
+    cache_bytes: int = 1 << 25  # of rows that caches hold,
+    from_memory: float = 28.0  # beside which a jump costs so much more
+    sweep_value: float = 0.3  # of an interior point's sweep
+    iteration_row: float = 10.0  # for an interior point's iteration
+    sparse_product: float = 0.35  # of two values of a sparse Gram product
+    iterations: int = 9  # of interior points, the first guess included
+
+
+def cost_in_passes(rows):
+    """Return roughly how many passes over the rows a solution costs: what coordinate descent has to beat.
+
+    An iteration is a Gram product and three sweeps, of the rows that matter, and a factorisation. Where there are many
+    rows, those that matter are the nearest ones, and a sample before. Fewer rows than columns have coordinates in their
+    span, from one QR factorisation.
+    """
+    costs = Costs()
+    m, d, stored = n_rows(rows), n_columns(rows), n_stored(rows)
+    product = costs.sparse_product if isinstance(rows, SparseRows) else 1.0
+    products, swept, once = product * gram_operations(rows), stored, 4.0 * (costs.sweep_value * stored + 5.0 * m)
+    if m < d:
+        products, swept, once = 0.5 * m**3 / BLAS, m * m, once + 2.0 * m * m * d / BLAS
+    share, limits = 1.0, interior_point.SETTINGS
+    if m > limits.sample_above:
+        share = limits.nearest + interior_point.sample_size(m, d) / m
+    iteration = share * (products + 3.0 * costs.sweep_value * swept + costs.iteration_row * m) + min(m, d) ** 3 / (
+        6.0 * BLAS
+    )
+    value, jump = costs.dense_value, costs.dense_row
+    if isinstance(rows, SparseRows):
+        value, jump = costs.sparse_value, costs.sparse_row
+    if m > costs.many_rows:
+        jump += costs.from_afar
+    if stored_bytes(rows) > costs.cache_bytes:
+        jump += costs.from_memory
+    return (once + costs.iterations * iteration) / (value * stored + jump * m)
 
 
 class Case:
@@ -142,7 +199,7 @@ class Case:
 
     @functools.cached_property
     def _cost_in_passes(self):
-        return interior_point.cost_in_passes(self.rows)
+        return cost_in_passes(self.rows)
 
     @property
     def rival(self):
@@ -235,7 +292,7 @@ PLAN = (
     Row("coordinate-descent", lambda case: not case.begins_by_passes),
     Row("interior-point", lambda case: case.has_few_columns and not case.is_hard, again="coordinate-descent"),
     Row("separation", lambda case: case.may_lack_margin),
-    Row("augmented-lagrangian", lambda case: case.has_few_columns or case.is_hard),
+    Row("augmented-lagrangian", lambda case: case.is_hard),
     Row("interior-point", lambda case: not case.has_few_columns and case.fits(case.shape[1])),
 )
 
@@ -318,4 +375,4 @@ def _start(row, case, best, is_of_other, found_by):
     if not is_of_other or row.engine in ("augmented-lagrangian", "separation"):
         return best
     good = row.engine == "interior-point" and interior_point.has_cheap_start(case.rows)
-    return best if best.gap < (interior_point.SAMPLE_TOL if good else 1.0) else None
+    return best if best.gap < (interior_point.SETTINGS.sample_tol if good else 1.0) else None

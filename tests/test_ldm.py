@@ -15,6 +15,7 @@ from sklearn.preprocessing import MinMaxScaler
 from sklearn.svm import SVC, LinearSVC
 
 from margindist import LDMClassifier
+from margindist import solve as driver
 from margindist.certificate import relative
 from margindist.margins import loo_error_bound
 from margindist.objectives import LDM
@@ -229,7 +230,7 @@ def test_auto_tries_passes_where_a_few_may_do(lambdas):
 
 @pytest.mark.parametrize("form", [np.asarray, sp.csr_array])
 def test_passes_that_will_not_do_are_a_start_where_a_sample_is_none(monkeypatch, form):
-    monkeypatch.setattr(interior_point, "_SAMPLE_ABOVE", 2000)
+    monkeypatch.setattr(interior_point, "SETTINGS", interior_point.Settings(sample_above=2000))
     X, signs = noisy_halves(3000, 80)
     handed = fit(form(X), signs, 100.0, 0.25, 0.25)
     alone = fit(X, signs, 100.0, 0.25, 0.25, solver="interior-point", tol=1e-8)
@@ -248,7 +249,7 @@ def test_a_rough_point_does_not_replace_a_start_of_its_own(monkeypatch):
 
     solved = interior_point.solve
     monkeypatch.setattr(interior_point, "solve", solve)
-    monkeypatch.setattr(interior_point, "cost_in_passes", lambda rows: 23.0)
+    monkeypatch.setattr(driver, "cost_in_passes", lambda rows: 23.0)
     assert fit(sp.csr_array(X), signs, 1.3, 0.0, 0.0).solver_ == "coordinate-descent"
     assert starts == [None]
 

@@ -102,7 +102,7 @@ def test_newton_directions_are_the_same_in_partitions(method, monkeypatch):
 def test_threads_change_no_bit(classifier, form, monkeypatch):
     monkeypatch.setattr(partitions, "_FEWEST_ROWS", 50)
     monkeypatch.setattr(partitions, "_FEWEST_VALUES", 100)
-    monkeypatch.setattr(interior_point, "_SAMPLE_ABOVE", 300)
+    monkeypatch.setattr(interior_point, "SETTINGS", interior_point.Settings(sample_above=300))
     X, y, weights = data()
     one, two = (classifier(n_jobs=n, random_state=0).fit(form(X), y, weights) for n in (1, 2))
     assert np.array_equal(one.coef_, two.coef_) and np.array_equal(one.intercept_, two.intercept_)
@@ -122,8 +122,8 @@ def place_of(X, signs, weights, n_partitions, **options):
 @pytest.mark.parametrize("guess", ["cold", "sample", "warm"])
 @pytest.mark.parametrize("C", [0.01, 1.0, 1000.0])
 def test_a_guess_changes_the_way_but_not_the_optimum(C, guess, monkeypatch):
-    monkeypatch.setattr(interior_point, "_SAMPLE_ABOVE", 100 if guess == "sample" else 10**9)
-    monkeypatch.setattr(interior_point, "_SMALL", 20)
+    above = 100 if guess == "sample" else 10**9
+    monkeypatch.setattr(interior_point, "SETTINGS", interior_point.Settings(sample_above=above))
     X, y, weights = data(m=400)
     signs, objective, options = 2.0 * y - 1.0, LDM(C, 10.0, 5.0), Options(tol=1e-8)
     start = None
@@ -152,7 +152,7 @@ def test_hard_margins_in_partitions(monkeypatch):
 
 
 def test_a_copy_of_the_working_set_spares_reading(monkeypatch):
-    monkeypatch.setattr(interior_point, "_SAMPLE_ABOVE", 300)
+    monkeypatch.setattr(interior_point, "SETTINGS", interior_point.Settings(sample_above=300))
     X, y, _ = data(m=2000)
     loads, models = [], []
     for spare in (0, 10**9):

@@ -45,6 +45,8 @@ the very values that two equal rows take. Where weights differ by orders of magn
 products is long and crooked; there all products aim at the same.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 
@@ -54,43 +56,36 @@ from margindist.solvers._solution import Status, conclude, proved, require
 from margindist.solvers._span import solve_in_span
 from margindist.spaces.partitions import Round, drive, in_memory
 from margindist.spaces.rows import (
-    BLAS,
-    SparseRows,
     add_rows,
     are_few,
     gram,
-    gram_operations,
     n_columns,
     n_rows,
-    n_stored,
     some_scores,
     stored_bytes,
     take_rows,
     weighted_system,
 )
 
-_MOST_ITERATIONS = 1000
-_SHORTEN = 0.995  # fraction of the way to the boundary that a step goes
-_LOOK = 3  # iterations between two looks at the rows outside the working set, while none of them joins it
-_MOVE = 0.3  # how far rows that leave or join may move the residual, relative to what is left of the way
-_NEAR_BOUND = (1e-3, 1e-4, 1e-5)  # how near to its bound a multiplier must be for its row to leave, relative to it
-_SMALL = 1000  # rows from which on making the working set smaller pays
-_FEASIBLE = 1e-9  # a hard margin may be short by this before the result is scaled
-_ENOUGH = 0.5  # fraction of the tolerance at which to end
-_GIVE_UP = 30  # iterations without progress after which to end
-_SAMPLE_ABOVE = 20_000  # rows from which on a first guess from a sample of them pays
-_LARGEST_SAMPLE = 1 << 18  # more rows cost more than the better guess saves
-_LARGE_PART = 0.25  # fraction of the rows from which on a sample is no cheap start
-SAMPLE_TOL, _SAMPLE_ITERATIONS = 1e-2, 50
-_NEAREST = 0.25  # fraction of the rows, nearest to margin 1, that the first guess is refined with
-_UNLIKE = 100.0  # weights that differ by this factor have products that aim at the same
-_USUAL_ITERATIONS = 9  # the first guess included
-# Measured, in operations (of 4 ns) as in gram_operations. What a pass of coordinate descent does with a stored value,
-# and what it takes to jump to a row and step: more where caches do not hold what it knows of so many rows, or the rows.
-_DENSE_PASS, _SPARSE_PASS = (0.12, 10.0), (0.65, 5.0)
-_MANY_ROWS, _FROM_AFAR, _CACHE_BYTES, _FROM_MEMORY = 80_000, 2.0, 1 << 25, 28.0
-# What a sweep does with a value, and an iteration with a row's variables; and two values of a sparse Gram product.
-_SWEEP_VALUE, _ROW, _SPARSE_PRODUCT = 0.3, 10.0, 0.35
+
+class Settings(NamedTuple):
+    """What the method can be tuned by."""
+
+    most_iterations: int = 1000
+    step: float = 0.995  # fraction of the way to the boundary that a step goes
+    enough: float = 0.5  # fraction of the tolerance at which to end
+    patience: int = 30  # iterations without progress after which to end
+    feasible: float = 1e-9  # a hard margin may be short by this before the result is scaled
+    look_every: int = 3  # iterations between two looks at the rows outside the working set, while none of them joins it
+    move: float = 0.3  # how far rows that leave or join may move the residual, relative to what is left of the way
+    near_bound: tuple = (1e-3, 1e-4, 1e-5)  # how near to its bound a multiplier must be for its row to leave
+    sample_above: int = 20_000  # rows from which on a first guess from a sample of them pays
+    sample_tol: float = 1e-2
+    nearest: float = 0.25  # fraction of the rows, nearest to margin 1, to work on first; a larger sample is not cheap
+    unlike: float = 100.0  # weights that differ by this factor have products that aim at the same
+
+
+SETTINGS = Settings()
 _SKETCH = 257  # numbers that stand for the distribution of a part's margins
 
 
@@ -155,29 +150,10 @@ def solve_in_place(place, objective, positives, options, starts=None, *, with_du
     )
 
 
-def cost_in_passes(rows):
-    """Return roughly how many passes over the rows a solution costs: what coordinate descent has to beat.
-
-    An iteration is a Gram product and three sweeps, of the rows that matter, and a factorisation. Where there are many
-    rows, those that matter are the nearest ones, and a sample before. Fewer rows than columns have coordinates in their
-    span, from one QR factorisation.
-    """
-    m, d, stored = n_rows(rows), n_columns(rows), n_stored(rows)
-    product = _SPARSE_PRODUCT if isinstance(rows, SparseRows) else 1.0
-    products, swept, once = product * gram_operations(rows), stored, 4.0 * (_SWEEP_VALUE * stored + 5.0 * m)
-    if m < d:
-        products, swept, once = 0.5 * m**3 / BLAS, m * m, once + 2.0 * m * m * d / BLAS
-    share = 1.0 if m <= _SAMPLE_ABOVE else _NEAREST + _sample_size(m, d) / m
-    iteration = share * (products + 3.0 * _SWEEP_VALUE * swept + _ROW * m) + min(m, d) ** 3 / (6.0 * BLAS)
-    value, jump = _SPARSE_PASS if isinstance(rows, SparseRows) else _DENSE_PASS
-    jump += _FROM_AFAR * (m > _MANY_ROWS) + _FROM_MEMORY * (stored_bytes(rows) > _CACHE_BYTES)
-    return (once + _USUAL_ITERATIONS * iteration) / (value * stored + jump * m)
-
-
 def has_cheap_start(rows):
     """Tell whether the method's own start is cheap: not where a sample that tells of so many columns is most rows."""
     m = n_rows(rows)
-    return m <= _SAMPLE_ABOVE or _sample_size(m, n_columns(rows)) < _LARGE_PART * m
+    return m <= SETTINGS.sample_above or sample_size(m, n_columns(rows)) < SETTINGS.nearest * m
 
 
 def quadratic_part(objective, rows, everything, signs, weights):
@@ -207,18 +183,18 @@ def _rounds(objective, options, start, seed, with_dual):
     second = first["gram"] / total if objective.bend > 0.0 else None
     Q, q = _quadratic(objective, mean_row, second)
     guess, nearest, half, centre = start, np.inf, _margin_scale(objective, Q, q, mean_row), 0.0
-    if guess is None and first["rows"] > _SAMPLE_ABOVE and not objective.hard:
+    if guess is None and first["rows"] > SETTINGS.sample_above and not objective.hard:
         guess, nearest = yield from _guess_from_sample(Q, q, first["rows"], seed, half)
         half = nearest
     elif guess is not None:
         seen = yield Round("distances", (guess,), guess)
-        nearest = max(0.0, _merged_quantile(seen["sketch"], _NEAREST))
+        nearest = max(0.0, _merged_quantile(seen["sketch"], SETTINGS.nearest))
         half = max(nearest, -seen["beyond_min"]) if objective.hard else nearest
     if guess is not None:
         half, centre = half + 1e-3, 0.5
     opened = yield Round("open", (guess, nearest, half, centre), guess)
-    limit = options.limit(_MOST_ITERATIONS)
-    enough = _ENOUGH * options.tol
+    limit = options.limit(SETTINGS.most_iterations)
+    enough = SETTINGS.enough * options.tol
     w, n_iter, ended = yield from _path(Q, q, opened, half, centre, enough, limit, options.report)
     found = proved((yield from certified(objective, w, mean_row, total)), None)
     if with_dual:
@@ -240,14 +216,16 @@ def _margin_scale(objective, Q, q, mean_row):
 
 def _guess_from_sample(Q, q, m, seed, half):
     """Solve roughly on some rows that stand for all; return the weights, and how far from 1 the nearest quarter is."""
-    opened = yield Round("open_sample", (_sample_size(m, len(q)) / m, seed, half))
-    guess, _, _ = yield from _path(Q, q, opened, half, 0.0, _ENOUGH * SAMPLE_TOL, _SAMPLE_ITERATIONS, None)
+    enough = SETTINGS.enough * SETTINGS.sample_tol
+    opened = yield Round("open_sample", (sample_size(m, len(q)) / m, seed, half))
+    guess, _, _ = yield from _path(Q, q, opened, half, 0.0, enough, SETTINGS.most_iterations, None)
     seen = yield Round("working_distances", (), guess)
-    return guess, _merged_quantile(seen["sketch"], _NEAREST)
+    return guess, _merged_quantile(seen["sketch"], SETTINGS.nearest)
 
 
-def _sample_size(m, d):
-    return min(m / 3, max(60 * d, min(m / 16, _LARGEST_SAMPLE)))
+def sample_size(m, d):
+    """Return how many of m rows of d columns make a first guess."""
+    return min(m / 3, max(60 * d, m / 16))
 
 
 def _merged_quantile(sketches, share):
@@ -268,7 +246,7 @@ def _path(Q, q, opened, half, centre, tol, max_iter, report):
     least, since = np.inf, 0  # what the products and the residual came down to, and the iterations since then
     for n_iter in range(max_iter + 1):
         residual, value, gap = _where(Q, q, w, now)
-        move = _MOVE * np.sqrt(2.0 * _left(residual, now)) / (now["inside"] + now["outside"])
+        move = SETTINGS.move * np.sqrt(2.0 * _left(residual, now)) / (now["inside"] + now["outside"])
         if gap <= tol * abs(value) and now["outside"] and not looked:
             now = yield Round("look", (0.0, w, False, move, now["slack_products"] / now["weight"]), w)
             residual, value, gap = _where(Q, q, w, now)
@@ -285,7 +263,7 @@ def _path(Q, q, opened, half, centre, tol, max_iter, report):
         left = _left(residual, now)
         since = 0 if left < 0.9 * least else since + 1
         least = min(left, least)
-        if since > _GIVE_UP:
+        if since > SETTINGS.patience:
             break
         try:
             dw, step = yield from _direction(Q, residual, now)
@@ -296,7 +274,7 @@ def _path(Q, q, opened, half, centre, tol, max_iter, report):
         w = w + step * dw
         shrink = gap <= 0.1 * abs(value)
         since_look = 0 if looked else since_look + 1
-        looked = bool(now["outside"]) and (since_look + 1 >= _LOOK or now["joined"] > 0)
+        looked = bool(now["outside"]) and (since_look + 1 >= SETTINGS.look_every or now["joined"] > 0)
         if looked:
             now = yield Round("look", (step, w, shrink, move, now["slack_products"] / now["weight"]), w)
         else:
@@ -309,7 +287,7 @@ def _where(Q, q, w, now):
     pull, Qw = q + now["pull"], Q @ w
     residual = pull + now["pressure"] - Qw
     value = 0.5 * (w @ Qw) - pull @ w + now["lost"] + now["loss"]
-    gap = np.inf if now["short_max"] > _FEASIBLE else now["excess"] + 0.5 * (residual @ residual)
+    gap = np.inf if now["short_max"] > SETTINGS.feasible else now["excess"] + 0.5 * (residual @ residual)
     return residual, value, gap
 
 
@@ -328,7 +306,7 @@ def _direction(Q, residual, now):
     room = yield Round("direct", (dw, target))
     if not np.isfinite(dw).all():
         return dw, 0.0
-    return dw, min(1.0, _SHORTEN * room["room_min"])
+    return dw, min(1.0, SETTINGS.step * room["room_min"])
 
 
 def _products_after(sums):
@@ -539,13 +517,11 @@ class HingePart(CertifiedPart):
         the residual by more than ``longest``, only rows whose multipliers are nearer to their bounds leave.
         """
         point, upper, dz = self._point, self._working.upper, self._direction.z
-        if len(dz) <= _SMALL:
-            return
         working = self._on(rows)
         short = point.z < 1.0
         moves = np.where(short, upper, 0.0) - point.beta
         far = np.abs(point.z - 1.0) > 10.0 * np.abs(dz)
-        for near in _NEAR_BOUND:
+        for near in SETTINGS.near_bound:
             settled = far & (np.abs(moves) < near * upper)
             if not 0.1 < settled.mean() < 1.0:
                 return
@@ -595,7 +571,7 @@ class HingePart(CertifiedPart):
             moves = fresh.beta - bounds
             length = _length_of_sum(rows, new, moves * self._given[new])
             if length > longest:
-                share = max(longest / length, _NEAR_BOUND[-1])
+                share = max(longest / length, SETTINGS.near_bound[-1])
                 beta, aim = bounds + share * moves, mu * _aims(weights)
                 fresh = Point(z, beta, aim / beta, aim / (upper - beta))
         before = self._which
@@ -656,7 +632,7 @@ def _length_of_sum(rows, which, scales):
 
 def _aims(weights):
     """Return what the products of rows of these weights aim at, in units of mu."""
-    if len(weights) and weights.max() > _UNLIKE * weights.min():
+    if len(weights) and weights.max() > SETTINGS.unlike * weights.min():
         return np.full(len(weights), weights.mean())
     return weights
 
