@@ -271,7 +271,7 @@ def test_rows_that_coordinate_descent_leaves_out_come_back(monkeypatch, lambdas,
     X, signs = noisy_halves(900, 5, seed=1)
     order = np.argsort(signs, kind="stable")  # neighbours that pull in one direction
     X, signs = X[order], signs[order]
-    monkeypatch.setattr(coordinate_descent, "_LARGEST_COPY", copied)
+    monkeypatch.setattr(coordinate_descent, "SETTINGS", coordinate_descent.Settings(largest_copy=copied))
     descent = fit(X, signs, 1.0, *lambdas, solver="coordinate-descent", tol=1e-8)
     alone = fit(X, signs, 1.0, *lambdas, solver="interior-point", tol=1e-10)
     assert descent.objective_ == pytest.approx(alone.objective_, rel=2e-8)

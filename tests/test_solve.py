@@ -6,7 +6,7 @@ import scipy.sparse as sp
 
 from margindist import LDMClassifier, solve
 from margindist.objectives import LDM
-from margindist.solvers import interior_point
+from margindist.solvers import coordinate_descent, interior_point
 from margindist.solvers._solution import Options, Problem, Status
 from margindist.spaces.rows import as_rows
 
@@ -89,7 +89,9 @@ def test_nobody_is_called_where_rounding_leaves_nothing_to_prove(monkeypatch):
     assert solve.solve(asked).gap == 0.1
 
 
-@pytest.mark.parametrize("settings", [solve.Settings, solve.Costs, interior_point.Settings])
+@pytest.mark.parametrize(
+    "settings", [solve.Settings, solve.Costs, interior_point.Settings, coordinate_descent.Settings]
+)
 def test_settings_are_few(settings):
     assert len(settings._fields) <= 12
 

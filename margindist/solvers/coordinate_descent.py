@@ -35,16 +35,23 @@ from margindist.spaces.rows import (
     take_rows,
 )
 
-_MOST_PASSES = 1000
-_LOOK = 3  # passes between two looks at the gap at least, and a third of those done so far
-_PATIENCE = 60  # passes before giving up is considered, if nobody knows what another method would take
-_HESITATE = 0.13  # if somebody does, fraction of that: before, gaps tell nothing
-_FIRST = 0.5  # fraction of the forecast of the first look that is believed: the gap falls faster later
-_BAR = 0.3  # fraction of the worst violation by which a row at a bound must be off to be skipped
-_SETTLED = 0.1  # fraction of the violation after a look at which the rows that are not skipped have settled
-_BLOCK = 16  # neighbours in memory that are visited one after the other
-_LEAST_BLOCKS = 256  # that are put in random order
-_LARGEST_COPY = 1 << 28  # bytes of rows that are copied
+
+class Settings(NamedTuple):
+    """What the method can be tuned by."""
+
+    most_passes: int = 1000
+    look_every: int = 3  # passes between two looks at the gap at least, and a third of those done so far
+    patience: int = 60  # passes before giving up is considered, if nobody knows what another method would take
+    hesitate: float = 0.13  # if somebody does, fraction of that: before, gaps tell nothing
+    first: float = 0.5  # fraction of the forecast of the first look that is believed: the gap falls faster later
+    bar: float = 0.3  # fraction of the worst violation by which a row at a bound must be off to be skipped
+    settled: float = 0.1  # fraction of the violation after a look at which the rows that are not skipped have settled
+    block: int = 16  # neighbours in memory that are visited one after the other
+    least_blocks: int = 256  # that are put in random order
+    largest_copy: int = 1 << 28  # bytes of rows that are copied
+
+
+SETTINGS = Settings()
 
 
 def solve(problem, options, start=None):
@@ -68,9 +75,9 @@ def solve(problem, options, start=None):
     objective, rows, signs, weights = problem
     require(objective, "Coordinate descent", "coordinate_step")
     tol = options.tol
-    max_iter = options.limit(_MOST_PASSES)
+    max_iter = options.limit(SETTINGS.most_passes)
     (rival,) = options.chosen(rival=None)
-    patience = _PATIENCE if rival is None else _HESITATE * rival
+    patience = SETTINGS.patience if rival is None else SETTINGS.hesitate * rival
     m, d = n_rows(rows), n_columns(rows)
     rng = options.generator()
     sweep = compiled_for(objective, _sweep)
@@ -91,7 +98,7 @@ def solve(problem, options, start=None):
     worst, bars = np.inf, (np.inf, np.inf)  # violation in the last sweep, and what follows for the next
     working = _Working(everything, rows, signs, weights, upper, lengths, a, beta)
     leaves_out = hasattr(objective, "cap") and not objective.coupled  # rows sit at bounds, and nothing else moves them
-    steps, looked, next_look = 0, 0, min(_LOOK, max_iter) * m
+    steps, looked, next_look = 0, 0, min(SETTINGS.look_every, max_iter) * m
     while True:
         active, settled = np.arange(len(working.which)), None
         while settled is None or (steps < next_look and len(active) and worst > settled):
@@ -101,11 +108,11 @@ def solve(problem, options, start=None):
             blocks, size = _in_blocks(len(active), rng)
             beyond, short = sweep(objective, working, total, mean, active, blocks, size, bars, lag, w)
             worst = max(beyond, short)
-            bars = _BAR * (beyond or np.inf), _BAR * (short or np.inf)
+            bars = SETTINGS.bar * (beyond or np.inf), SETTINGS.bar * (short or np.inf)
             whole = len(active) == m
             active = active[active >= 0]
             if settled is None:
-                settled = _SETTLED * worst
+                settled = SETTINGS.settled * worst
             if whole:
                 mean = mean_row @ w
             elif objective.coupled and abs(mean_row @ w - mean) > 0.1 * worst:
@@ -127,10 +134,10 @@ def solve(problem, options, start=None):
             forecast = passes_left(earlier_gap, best.gap, (steps - earlier) / m, tol)
             if rival is not None and start is None:  # a gap may pause, and fall again
                 forecast = min(forecast, passes_left(1.0, best.gap, steps / m, tol))
-            forecast *= _FIRST if looked == 0 else 1.0
+            forecast *= SETTINGS.first if looked == 0 else 1.0
             if forecast > (max_iter - n_iter if rival is None else rival):
                 return conclude(best, tol, Status.STALLED)
-        looked, next_look = steps, min(steps + max(_LOOK * m, steps // _LOOK), max_iter * m)
+        looked, next_look = steps, min(steps + max(SETTINGS.look_every * m, steps // SETTINGS.look_every), max_iter * m)
         if leaves_out:
             working = _copied(problem, upper, lengths, a, beta, _unsettled(ledger.z, beta, upper, bars), rng)
         elif working.rows is rows:
@@ -153,7 +160,7 @@ class _Working(NamedTuple):
 def _copied(problem, upper, lengths, a, beta, which, rng):
     """Return a copy of some rows in random order with their variables; where that is too large, all rows in theirs."""
     _, rows, signs, weights = problem
-    if stored_bytes(rows) * (len(which) / len(signs)) > _LARGEST_COPY:
+    if stored_bytes(rows) * (len(which) / len(signs)) > SETTINGS.largest_copy:
         return _Working(np.arange(len(signs)), rows, signs, weights, upper, lengths, a, beta)
     which = rng.permutation(which)
     of_rows = (entry[which] for entry in (signs, weights, upper, lengths, a, beta))
@@ -168,7 +175,7 @@ def _unsettled(z, beta, upper, bars):
 
 def _in_blocks(n, rng):
     """Return blocks of neighbours in random order, and their size."""
-    size = min(_BLOCK, max(1, n // _LEAST_BLOCKS))
+    size = min(SETTINGS.block, max(1, n // SETTINGS.least_blocks))
     return rng.permutation(-(-n // size)), size
 
 
