@@ -752,7 +752,7 @@ BAD_INPUT = [
     ({"lambda1": -0.1}, r"lambda1 must be a number that is not negative, got -0.1"),
     ({"kernel": "gauss"}, r"kernel must be one of 'linear', .*, got 'gauss'"),
     ({"solver": "smo"}, r"solver must be 'auto', .*, got 'smo'"),
-    ({"gamma": 0}, r"gamma must be 'scale', 'auto' or a positive number, got 0"),
+    ({"gamma": 0}, r"gamma must be 'scale', 'auto', a positive number or a string"),
     ({"tol": 0}, r"tol must be a positive number, got 0"),
     ({"max_iter": 0}, r"max_iter must be None or a positive integer, got 0"),
     ({"class_weight": {3: 1.0}}, r"class_weight has the labels \[3\], which are not among the classes"),
