@@ -280,10 +280,12 @@ class Partitions(PartitionedData):
         ----------
         path : path
             The file, not compressed, or the folder.
-        target, weight, columns, memory, dtype
+        target, weight, columns
             As for :meth:`from_parquet`.
         rows_per_partition : int, default=None
             About how many rows a part has; None makes parts of 64 MB.
+        memory, dtype
+            As for :meth:`from_parquet`.
         spellings : mapping, default=None
             How columns are to be read, as for :func:`read_file`.
 
