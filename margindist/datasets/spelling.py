@@ -143,8 +143,11 @@ def numbers_among(levels, point="."):
     spelled = pc.match_substring_regex(levels, f"^(({written})|({_INFINITE}))$")
     if point == ",":
         levels = pc.replace_substring(levels, ",", ".")
-    values = pc.cast(pc.if_else(spelled, levels, pa.scalar(None, levels.type)), pa.float64())
-    return values.to_numpy(zero_copy_only=False)
+    known = pc.if_else(spelled, levels, pa.scalar(None, levels.type))
+    try:
+        return pc.cast(known, pa.float64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:  # earlier versions refuse +1 and 1e400
+        return np.array([np.nan if text is None else float(text) for text in known.to_pylist()])
 
 
 def guessed(levels, commas):
