@@ -21,9 +21,8 @@ _BLOCK_BYTES = 1 << 20
 LARGE = 1 << 26  # bytes of text from which on values that fit float32 exactly stay float32
 _LARGEST_INDEX = 2147483646
 _IN_NUMBER, _BLANK, _LINE_END, _COLON, _ODD = range(5)
-_KINDS = np.full(256, _ODD, dtype=np.uint8)
-for _kind, _letters in ((_IN_NUMBER, b"0123456789+-.eE"), (_BLANK, b" \t"), (_LINE_END, b"\n"), (_COLON, b":")):
-    _KINDS[list(_letters)] = _kind
+_LETTERS = {**dict.fromkeys(b"0123456789+-.eE", _IN_NUMBER), **dict.fromkeys(b" \t", _BLANK), 10: _LINE_END, 58: _COLON}
+_KINDS = bytes(_LETTERS.get(letter, _ODD) for letter in range(256))
 _ONE_PER_LINE = bytes.maketrans(b": \t", b"\n\n\n")
 _NUMBER = rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _LABEL = re.compile(rb"[ \t]*(" + _NUMBER + rb")(?![^ \t])")
@@ -125,20 +124,21 @@ def _block(text):
     if b"\r" in text:
         text = text.replace(b"\r\n", b"\n")
     text = text if text.endswith(b"\n") else text + b"\n"
-    kinds = _KINDS[np.frombuffer(text, dtype=np.uint8)]
+    kinds = np.frombuffer(text.translate(_KINDS), dtype=np.uint8)
     apart = np.flatnonzero(kinds)
     behind = kinds[apart]  # what follows each number, or another of what separates them
-    before = np.concatenate([[_LINE_END], behind[:-1]])
-    if _ODD in behind:
+    before = np.concatenate([np.array([_LINE_END], dtype=np.uint8), behind[:-1]])
+    if (behind == _ODD).any():
         raise _OddError
-    is_number = np.diff(apart, prepend=-1) > 1
-    row = np.cumsum(before == _LINE_END)[is_number]
+    n_colons = np.count_nonzero(behind == _COLON)
+    is_number = np.concatenate([apart[:1] > 0, apart[1:] - apart[:-1] > 1])
+    if ((before == _LINE_END) & (behind == _BLANK) & ~is_number).any():
+        return _block(re.sub(rb"^[ \t]+", b"", text, flags=re.MULTILINE))
     behind, before = behind[is_number], before[is_number]
-    is_label = np.diff(row, prepend=0) > 0
-    is_index, is_value = behind == _COLON, before == _COLON
+    is_label, is_index, is_value = before == _LINE_END, behind == _COLON, before == _COLON
     in_pairs = np.array_equal(is_index[:-1], is_value[1:]) and not is_value[:1].any() and not is_index[-1:].any()
     once = is_label.astype(np.int8) + is_index + is_value
-    if not in_pairs or (once != 1).any() or np.count_nonzero(kinds == _COLON) != np.count_nonzero(is_index):
+    if not in_pairs or (once != 1).any() or n_colons != np.count_nonzero(is_index):
         raise _OddError
     numbers = _numbers(text)
     indices, values = numbers[is_index], numbers[is_value]
@@ -146,8 +146,8 @@ def _block(text):
         raise _OddError
     if len(indices) and not 0 <= indices.min() <= indices.max() <= _LARGEST_INDEX:
         raise _OddError
-    ascends = (np.diff(indices) > 0) | (np.diff(row[is_index]) > 0)
-    if not ascends.all():
+    is_first = np.concatenate([[False], is_label[:-1]])[is_index]
+    if not ((np.diff(indices) > 0) | is_first[1:]).all():
         raise _OddError
     starts = np.flatnonzero(is_label)
     counts = np.diff(starts, append=len(numbers)) // 2
