@@ -25,7 +25,7 @@ __all__ = ["Classifier", "Reach", "Shape", "register"]  # what is documented
 
 _PRICES = (0.01, 0.1, 1.0, 10.0, 100.0)
 _FEW_PRICES = (0.1, 1.0, 10.0)
-_LANDMARKS = 500  # of the Nystroem features that stand for a kernel on many rows
+_LANDMARKS = 300  # of the Nystroem features that stand for a kernel on many rows
 SECONDS_PER_SPLIT = 60.0  # search and fit of a method that nobody asked for
 SECONDS_OF_RESERVE = 600.0  # the same for methods of the kind of the best one
 TOO_SLOW = (
@@ -654,9 +654,13 @@ def choose(wanted: Sequence[str] | None, shape: Shape, cost: Callable[[Method], 
         if seconds <= SECONDS_OF_RESERVE:
             reserve.append(method)
         near = BY_KEY.get(f"{method.classifier.key}-nystroem") if method.kernel else None
-        if near is not None and cost(near) <= SECONDS_PER_SPLIT:
+        if near is None:
+            continue
+        if cost(near) <= SECONDS_PER_SPLIT:
             left_out[method.label] = APPROXIMATED
             kept.append(near)
+        elif cost(near) <= SECONDS_OF_RESERVE < seconds:
+            reserve.append(near)
     return Choice(_quick_first(kept), _quick_first(reserve), left_out)
 
 

@@ -32,7 +32,7 @@ from sklearn.svm import LinearSVC
 from margindist.compare import Comparison, Plan, compare, train
 from margindist.compare.data import Columns, find_data, prepare, suspicions
 from margindist.compare.nested import Evaluate
-from margindist.compare.plan import Protocol, make_plan
+from margindist.compare.plan import Pilot, Protocol, make_plan
 from margindist.compare.records import About, CellDetail, Margins, PartMargins
 from margindist.compare.report import by_class, code, repeat_code, worth_of_more_rows
 from margindist.compare.scoring import LABELS, Scorer, measures
@@ -319,8 +319,11 @@ def test_methods_are_chosen_by_measured_cost_and_the_reason_is_said():
     assert "lssvm-rbf" in keys and not {"svc", "ldm-rbf"} & keys
     assert "svc" in {m.key for m in large.reserve} and "ldm-rbf" not in {m.key for m in large.reserve}
     assert large.left_out["SVC (RBF)"].startswith("too slow here by a pilot fit: methods run that take up to 60 s")
-    assert "ldm-nystroem" in keys and "500 Nystroem features" in large.left_out["LDM (RBF)"]
+    assert "ldm-nystroem" in keys and "300 Nystroem features" in large.left_out["LDM (RBF)"]
     assert not any(key.endswith("-nystroem") for key in {method.key for method in small.methods})
+    seconds["ldm-nystroem"] = 100.0
+    slower = choose(None, Shape(300_000, 10, 2, False, 1.0), cost=lambda method: seconds.get(method.key, 1.0))
+    assert {"ldm-nystroem", "svc"} == {method.key for method in slower.reserve}
     slow = choose(None, Shape(300_000, 10, 2, False, 1.0), cost=lambda method: 5000.0)
     assert len(set(slow.left_out.values())) == 2  # one sentence for all that are too slow, one for the others
     named = choose(["LDM", " odm "], Shape(500, 10, 2, False, 1.0))
@@ -353,6 +356,15 @@ def test_no_kernel_method_is_left_out_of_a_set_of_the_shape_of_vowel(monkeypatch
     again = {**about.costs, "ldm-rbf": 1e5}
     plan, about = make_plan(found, Protocol(repeats=1, quick=True), costs=again)  # known from before
     assert "ldm-rbf" not in plan.grids and list(about.left_out) == ["LDM (RBF)"]
+
+
+def test_a_pilot_of_landmarks_begins_where_all_of_them_are_there(monkeypatch):
+    asked = []
+    monkeypatch.setattr(Pilot, "_seconds", lambda pilot, method, size: asked.append(size) or 1.0)
+    X = np.zeros((9000, 2))
+    pilot = Pilot(Dataset("rows", X, np.arange(9000) % 2), Shape(9000, 2, 2, False, 1.0), True, 3, 0)
+    assert pilot(BY_KEY["ldm-nystroem"]) == 15.0 and asked[-1] == 600  # linear in the rows from there
+    assert pilot(BY_KEY["ldm-rbf"]) == 45.0**2 and asked[-1] == 200
 
 
 def test_methods_of_the_kind_of_the_best_one_run_too(tmp_path, monkeypatch):

@@ -145,7 +145,7 @@ def compare(
     deadline = None if time_budget is None else monotonic() + time_budget
     used = Columns(tuple(drop), tuple(only), groups, time)
     found = prepare(find_data(data, y, target, data_dir, encoding), used)
-    protocol = Protocol(score_name(scoring), methods, splits, repeats, seed, quick)
+    protocol = Protocol(scoring if scorer is None else score_name(scoring), methods, splits, repeats, seed, quick)
     costs = _known_costs(store, found.dataset) if resume else {}
     plan, about = make_plan(found, protocol, costs, say)
     with Store(store) as results, results.alone():

@@ -266,7 +266,7 @@ class Pilot:
             self._say("Some methods may be slow on data of this size; pilot fits to some of the rows show how slow.")
             self._say = None
         n_rows = len(self._dataset.y)
-        size = min(_PILOT_ROWS, n_rows)
+        size = min(2 * (method.landmarks or _PILOT_ROWS // 2), n_rows)  # with fewer rows there are fewer landmarks
         times = []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -275,7 +275,9 @@ class Pilot:
                 size = min(2 * size, n_rows) if times else size
                 times.append((size, self._seconds(method, size)))
         (m, seconds), (fewer, before) = times[-1], times[-2:][0]
-        if m in (n_rows, fewer):
+        if method.landmarks is not None:
+            growth = 1.0
+        elif m in (n_rows, fewer):
             growth = 2.0
         else:
             growth = np.clip(np.log(seconds / before) / np.log(m / fewer), 1.0, 3.0)
