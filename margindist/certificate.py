@@ -89,7 +89,7 @@ class Bounds(NamedTuple):
         """Return the same weights with another bound of the minimum, if that is higher and not above the weights."""
         if not self.lower < lower <= self.upper:
             return self
-        return self._replace(excess=max(0.0, self.value - self.error - _IMMATERIAL * abs(self.value) - lower))
+        return self._replace(excess=max(0.0, self.value - self.error - lower))
 
 
 def gamma(n):

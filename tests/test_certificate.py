@@ -256,6 +256,8 @@ def test_bounds_take_a_higher_lower_bound_and_no_impossible_one():
     assert bounds.with_lower(9.0).lower == pytest.approx(9.0)
     assert bounds.with_lower(5.0) is bounds and bounds.with_lower(11.0) is bounds
     assert bounds.with_lower(10.2).excess == 0.0
+    far = Bounds(np.ones(1), 1.0, 0.0, 1.0).with_lower(1e-13)
+    assert far.value * (1.0 - far.gap) <= 1e-13 * (1.0 + 1e-2)  # digits of the value hide no more than its own
 
 
 def test_multipliers_that_overflow_prove_nothing():
