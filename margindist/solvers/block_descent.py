@@ -69,7 +69,6 @@ _ROUGH = 1e-2  # relative gap of the first guess, if it is not
 _NEAR_BOUND = 1e-3  # share of the box within which a rough guess is taken to be at its bound
 _WORTH_LANDMARKS = 8 * _RANK  # rows from which on a product with G costs more than all that landmarks take
 _MOST_OF_SAMPLE = 0.25  # share of a sample's rows with a multiplier up to which few columns are expected to do
-_FEW = 0.1  # share of rows with a multiplier up to which their columns are cheaper than the whole matrix
 _BLOCK = 1024  # rows of a block
 _LARGEST_BLOCK = 3072  # when so many are strictly inside their box
 _STEPS = 30  # steps in pairs, per row of the block, before a Newton step
@@ -217,11 +216,8 @@ def _start(problem, factor, rng, tol, start):
         beta = np.minimum(start.dual, upper)
     if not exact and not objective.hard:
         beta = _at_bounds(beta, upper)
-        few = np.count_nonzero(beta) <= _FEW * gram.n
-    else:
-        few = exact
-    # Few multipliers move few columns; many move most of them, and then the whole matrix is the cheaper way.
-    problem = problem if few or _is_plain(objective) else problem._replace(gram=gram.whole())
+    if not exact and not _is_plain(objective):
+        problem = problem._replace(gram=gram.whole())
     if objective.bend == 0.0:
         return problem, _metric.plain(problem.gram, signs), beta, None
     return problem, make(objective, problem.gram, factor, signs, weights), beta, None
