@@ -29,7 +29,7 @@ print(f"the rare class: {y.mean():.1%} of the rows")
 
 svm = LDMClassifier(lambda1=0, lambda2=0)
 models = {
-    "commonest class": DummyClassifier(),
+    "most frequent class": DummyClassifier(),
     "as it is": svm,
     "threshold tuned": TunedThresholdClassifierCV(
         svm, scoring="balanced_accuracy", response_method="decision_function"

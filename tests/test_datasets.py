@@ -303,7 +303,7 @@ def test_encoding_notes_say_what_is_done():
     assert notes == (
         "1 missing number (12.5 %) in 1 column is replaced by the mean of its column in the training part.",
         "2 columns of numbers are scaled to [0, 1] on the training part.",
-        "1 missing category (8.3 %) in 1 column is replaced by the commonest of its column.",
+        "1 missing category (8.3 %) in 1 column is replaced by the most frequent of its column.",
         "3 columns of categories become 7 columns of 0 and 1.",
     )
     assert encoding_notes(sp.eye(3, format="csr")) == (

@@ -765,7 +765,7 @@ def test_defaults_converge_on_ordinary_data(learner):
     assert model.converged_ and model.score(X, y) > 0.9
 
 
-def test_alma_leaves_the_commonest_class():
+def test_alma_leaves_the_most_frequent_class():
     X, y = overlapping()
     model = fit(ALMAClassifier(max_iter=100, random_state=0), X + 10.0, y)
     assert model.score(X + 10.0, y) > 0.85

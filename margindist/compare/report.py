@@ -16,7 +16,7 @@ from margindist.methods import BY_KEY, METHODS
 from margindist.runs.statistics import corrected_resampled_t
 from margindist.runs.wording import duration, setting
 
-_LARGEST_MATRIX = 15  # classes of a confusion matrix; of more, the commonest confusions are listed
+_LARGEST_MATRIX = 15  # classes of a confusion matrix; of more, the most frequent confusions are listed
 
 
 class Choice(NamedTuple):
@@ -105,7 +105,7 @@ def worth_of_more_rows(comparison: Comparison) -> str:
 
 
 class ByClass(NamedTuple):
-    """How a method treats each class: the confusion matrix or the commonest confusions, precision and recall."""
+    """How a method treats each class: the confusion matrix or the most frequent confusions, precision and recall."""
 
     key: str
     classes: list
@@ -115,7 +115,7 @@ class ByClass(NamedTuple):
 
 
 def by_class(results: list, class_counts: dict) -> tuple:
-    """Return classes, confusion matrix in shares of the true class, commonest confusions, and a line per class.
+    """Return classes, confusion matrix in shares of the true class, most frequent confusions, and a line per class.
 
     A line has the class, rows, precision, recall and F1; the matrix is None if there are too many classes.
     """

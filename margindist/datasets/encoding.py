@@ -20,11 +20,11 @@ def encoder(X: Any) -> TransformerMixin:
     """Return an unfitted transformer that makes numbers within [0, 1] of data like X.
 
     Numbers: missing values become the column's mean, then each column is scaled to [0, 1]. Categories (categorical,
-    string, object and bool columns): missing values become the commonest one, then one 0/1 column per category; beyond
-    50 categories the rarest share one column, and categories not seen in ``fit`` count as rare, or as none. Sparse
-    matrices: each column is divided by its largest absolute value, which keeps zeros. Missing is NaN, and null in
-    polars and pyarrow, whose tables are encoded as :func:`tidy` makes them; columns of pandas that use None or NA are
-    to be made categorical first, as it does, too.
+    string, object and bool columns): missing values become the most frequent one, then one 0/1 column per category;
+    beyond 50 categories the rarest share one column, and categories not seen in ``fit`` count as rare, or as none.
+    Sparse matrices: each column is divided by its largest absolute value, which keeps zeros. Missing is NaN, and null
+    in polars and pyarrow, whose tables are encoded as :func:`tidy` makes them; columns of pandas that use None or NA
+    are to be made categorical first, as it does, too.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def encoding_notes(X: Any) -> tuple[str, ...]:
     if categories:
         missing = X[categories].isna().to_numpy()
         if missing.any():
-            notes.append(_missing_note(missing, "category", "categories", "the commonest of its column"))
+            notes.append(_missing_note(missing, "category", "categories", "the most frequent of its column"))
         width = sum(min(int(X[name].nunique()), _MOST_CATEGORIES) for name in categories)
         verb = "becomes" if len(categories) == 1 else "become"
         notes.append(
@@ -167,7 +167,7 @@ def fit_encoder(tables):
         inner["numbers"][0].statistics_ = summary.means()
         inner["numbers"][1].n_samples_seen_ = summary.n_rows
     if "categories" in inner:
-        inner["categories"][0].statistics_ = np.array(summary.commonest("categories"), dtype=object)
+        inner["categories"][0].statistics_ = np.array(summary.most_frequent("categories"), dtype=object)
     return coder
 
 
@@ -206,8 +206,8 @@ class _Summary:
         """Return the mean of each column of numbers; zero for one without any, as scikit-learn does."""
         return self._sums / np.maximum(self._counts, 1.0)
 
-    def commonest(self, kind):
-        """Return the commonest category of each column, the first of several."""
+    def most_frequent(self, kind):
+        """Return the most frequent category of each column, the first of several."""
         found = []
         for name in self._kinds[kind]:
             counts = self._levels[name]
@@ -216,12 +216,12 @@ class _Summary:
         return found
 
     def _by_count(self, name):
-        """Return categories from the rarest to the commonest; among equals, the order in which scikit-learn cuts."""
+        """Return categories, the rarest first; among equals, the order in which scikit-learn cuts."""
         counts = {level: count for level, count in self._levels[name].items() if count}
         return sorted(sorted(counts), key=counts.get)
 
     def few_rows(self):
-        """Return a table with the extremes and categories of all: the commonest categories are there twice."""
+        """Return a table with the extremes and categories of all: the most frequent categories are there twice."""
         columns = {name: self._by_count(name) for name in self._levels}
         columns = {name: levels + levels[1 - _MOST_CATEGORIES :] for name, levels in columns.items()}
         height = max([2, *map(len, columns.values())])

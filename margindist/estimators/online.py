@@ -683,7 +683,7 @@ class ALMAClassifier(_OnlineClassifier):
     Notes
     -----
     As long as the threshold is above all margins every row makes a step, and w is no more than a sum of all rows, with
-    the commonest class ahead. Margins of size g come into reach after :math:`k = 8(p-1)(1-\alpha)^2/(\alpha g)^2`
+    the most frequent class ahead. Margins of size g come into reach after :math:`k = 8(p-1)(1-\alpha)^2/(\alpha g)^2`
     steps: for p = 2 and g = 0.05, 260,000 with :math:`\alpha = 0.1` and 3,200 with :math:`\alpha = 0.5`.
 
     References
