@@ -12,6 +12,7 @@ from margindist.solvers._kernel_certificate import (
     distance_bound,
 )
 from margindist.solvers._solution import Options, Problem
+from margindist.solvers.block_descent import Settings
 from margindist.spaces.features import partial_cholesky
 from margindist.spaces.gram import FullGram, gram_bytes, gram_matrix
 
@@ -74,9 +75,7 @@ def test_optimum_of_a_generic_solver(name, C, lam, rng):
 @pytest.mark.parametrize("rank", [4, 12])
 def test_every_metric_reaches_the_optimum(name, lambda1, lambda2, rank, rng, monkeypatch):
     gram, signs, weights = make(name, rng, n=150)
-    monkeypatch.setattr(block_descent, "_RANK", rank)
-    monkeypatch.setattr(block_descent, "_BLOCK", 20)
-    monkeypatch.setattr(block_descent, "_LARGEST_BLOCK", 30)
+    monkeypatch.setattr(block_descent, "SETTINGS", Settings(rank=rank, block=20, largest_block=30))
     objective = LDM(10.0, lambda1, lambda2)
     solution = block_descent.solve(Problem(objective, gram, signs, weights), Options(tol=1e-6, max_iter=5000))
     best = optimum(objective, gram.values, signs, weights)
@@ -296,8 +295,7 @@ def test_margins_that_went_with_the_multipliers_prove_no_more_than_is_true(name,
 
 def few_support_vectors(n, rng, monkeypatch):
     """Return rows of two classes that meet in few places, and settings with which landmarks are worth it."""
-    monkeypatch.setattr(block_descent, "_RANK", 32)
-    monkeypatch.setattr(block_descent, "_WORTH_LANDMARKS", 0)
+    monkeypatch.setattr(block_descent, "SETTINGS", Settings(rank=32, worth_landmarks=0))
     X = rng.standard_normal((n, 3))
     X[:, 0] += 2.0 * np.sign(X[:, 0])
     kernel = Kernel("rbf", gamma=0.2, bias=1.0)
@@ -317,7 +315,7 @@ def test_landmarks_prove_it_or_hand_over(lambda1, lambda2, few, rng, monkeypatch
     np.testing.assert_allclose(solution.objective, value, rtol=1e-9)
     best = optimum(objective, whole.values, signs, weights)
     assert -1e-7 * abs(value) <= value - best <= (solution.gap + 1e-7) * abs(value)
-    assert few == (np.count_nonzero(solution.coef) <= np.count_nonzero(solution.dual) + block_descent._RANK)
+    assert few == (np.count_nonzero(solution.coef) <= np.count_nonzero(solution.dual) + block_descent.SETTINGS.rank)
 
 
 @pytest.mark.parametrize("rank", [2, 6, 24])

@@ -19,7 +19,7 @@ and no equality constraint, because the intercept is a constant feature. Its dua
 
 one Cholesky factor and its inverse, m³ operations in the memory of one matrix. M knows no signs: it serves every class
 against the rest, every C and every λ2. What is taken from I costs digits where c is so small that S is next to I/c;
-but there the metric makes no difference (:data:`_NO_METRIC`), and H = YGY.
+but there the metric makes no difference (:class:`Settings`), and H = YGY.
 
 **In part.** With r = D^½y, J = I − rr' and W = c^½ JD^½ it is YPY = W'W and YHY = G − GW'(I + WGW')⁻¹WG. The inverse
 acts on few directions, where G is close to FF' with few columns (:mod:`margindist.spaces.features`). With C = JD^½F,
@@ -44,14 +44,22 @@ from margindist.spaces.gram import FullGram
 
 __all__ = ["Metric", "choose", "explicit_hessian", "of_features", "of_part", "of_whole", "plain"]
 
-_NO_METRIC = 1e-7  # c times the mean of G's diagonal below which H is G, but for such a share
-_LOOSE = 0.5  # of what features leave, up to which products with G leave little of an error
-_WORTH_RANK = 8  # rows per feature from which on these cost less than the whole
-_COPIES = 6  # of the features, that they take
-_SLOWEST = 0.25  # the least power of its rank with which what a factor leaves is taken to fall
 _DEPENDENT = 1e-11  # eigenvalues below this share of the largest are rounding
-_SAMPLE = 512  # rows that say how much features leave
 _STRIP = 256  # rows of the matrix that are mirrored at a time
+
+
+class Settings(NamedTuple):
+    """What was chosen by measurements."""
+
+    negligible: float = 1e-7  # c times the mean of G's diagonal below which H is G, but for such a share
+    loose: float = 0.5  # of what features leave, up to which products with G leave little of an error
+    worth_rank: int = 8  # rows per feature from which on these cost less than the whole
+    copies: int = 6  # of the features, that they take
+    slowest: float = 0.25  # the least power of its rank with which what a factor leaves is taken to fall
+    sample: int = 512  # rows that say how much features leave
+
+
+SETTINGS = Settings()
 
 
 class Metric(NamedTuple):
@@ -109,17 +117,17 @@ def choose(objective, gram, factor, weights, rng):
     that, the function is None, and the factor the largest one there is memory for.
     """
     loose = _looseness(objective, gram, factor, weights, rng)
-    if loose > _LOOSE:
-        rank = _enough(factor, weights, loose / _LOOSE)
-        if gram.can_derive and _WORTH_RANK * rank > gram.n:
+    if loose > SETTINGS.loose:
+        rank = _enough(factor, weights, loose / SETTINGS.loose)
+        if gram.can_derive and SETTINGS.worth_rank * rank > gram.n:
             return of_whole, factor
-        most = int(min(gram.n // 2, gram.room / (_COPIES * 8 * gram.n)))
+        most = int(min(gram.n // 2, gram.room / (SETTINGS.copies * 8 * gram.n)))
         factor = partial_cholesky(gram, max(factor.rank, min(rank, most)), rng, tol=0.0)
         loose = _looseness(objective, gram, factor, weights, rng)
-        if loose > _LOOSE:
+        if loose > SETTINGS.loose:
             return (of_whole if gram.can_derive else None), factor
     strength = objective.bend * (weights @ factor.diagonal) / weights.sum()
-    return of_features if loose * strength <= _LOOSE else of_part, factor
+    return of_features if loose * strength <= SETTINGS.loose else of_part, factor
 
 
 def _looseness(objective, gram, factor, weights, rng):
@@ -128,9 +136,9 @@ def _looseness(objective, gram, factor, weights, rng):
     It estimates the norm with too large a number, by the trace of R divided by the size of the sample.
     """
     sample, share = np.arange(gram.n), weights / weights.sum()
-    if gram.n > _SAMPLE:
-        sample = np.sort(rng.choice(gram.n, _SAMPLE, p=share))
-        share = np.full(gram.n, 1.0 / _SAMPLE)
+    if gram.n > SETTINGS.sample:
+        sample = np.sort(rng.choice(gram.n, SETTINGS.sample, p=share))
+        share = np.full(gram.n, 1.0 / SETTINGS.sample)
     F, root = factor.features[sample], np.sqrt(share[sample])
     rest = root[:, None] * (gram.block(sample) - F @ F.T) * root
     largest = eigvalsh(rest, subset_by_index=[len(sample) - 1, len(sample) - 1])[0]
@@ -142,7 +150,7 @@ def _enough(factor, weights, times):
     left = weights @ factor.diagonal - np.cumsum(weights @ factor.features**2)
     half = left[factor.rank // 2 - 1] if factor.rank > 1 else left[-1]
     power = np.log2(half / max(left[-1], np.finfo(float).tiny)) if half > 0.0 else 1.0
-    return int(min(factor.rank * times ** (1.0 / max(power, _SLOWEST)), len(weights)))
+    return int(min(factor.rank * times ** (1.0 / max(power, SETTINGS.slowest)), len(weights)))
 
 
 def of_features(objective, gram, factor, signs, weights):
@@ -179,7 +187,7 @@ def of_whole(objective, gram, factor, signs, weights):
     """Return the kernel in the metric of the variance, by the matrix M, which ``gram`` keeps for other signs."""
     share = weights / weights.sum()
     trace = share @ gram.diagonal
-    if objective.bend * trace <= _NO_METRIC:
+    if objective.bend * trace <= SETTINGS.negligible:
         return plain(gram.whole(), signs)
     c = min(objective.bend, 1.0 / (gram.n * np.finfo(float).eps * trace))  # rounding may take its inverse from S
     M = gram.derived((c, share.tobytes()), lambda values: _in_metric(values, c, share))

@@ -61,28 +61,35 @@ from margindist.spaces.features import partial_cholesky
 from margindist.spaces.gram import FullGram, gram_bytes
 from margindist.spaces.rows import as_rows
 
-_MOST_BLOCKS = 1000
 _GUESS_ITERATIONS = 200  # of an interior point on features
-_RANK = 128  # columns of the partial Cholesky factor
-_NOTHING = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
-_ROUGH = 1e-2  # relative gap of the first guess, if it is not
-_NEAR_BOUND = 1e-3  # share of the box within which a rough guess is taken to be at its bound
-_WORTH_LANDMARKS = 8 * _RANK  # rows from which on a product with G costs more than all that landmarks take
-_MOST_OF_SAMPLE = 0.25  # share of a sample's rows with a multiplier up to which few columns are expected to do
-_BLOCK = 1024  # rows of a block
-_LARGEST_BLOCK = 3072  # when so many are strictly inside their box
-_STEPS = 30  # steps in pairs, per row of the block, before a Newton step
+_ROUGH = 1e-2  # relative gap of the first guess, where features are not as good as the Gram matrix
 _SINGULAR = 1e-12  # share of a row's squared length outside another below which the two are one
 _LANES = 64  # numbers among which the largest is sought at a time
 _VECTORISED = {"contract", "reassoc", "nnan", "nsz"}
-_ROUNDS = 3
-_SLACKEN = 0.1  # solve a block until its violation is this share of what it was
 _SLOPE_ERROR = 2.0**-51  # rounding of slopes, relative to what is added up; certificates allow for 16 times that
+_MOST_BLOCKS = 1000
+_OF_ALL_ROWS = 12  # blocks that leave as much to do as one of all rows, where it gets nowhere
 _ATTEMPTS = 50  # certificates; one or two as a rule
-_IN_VAIN = 6  # certificates that are no better than one before, after which rounding is all that is left
-_PATIENCE = 100  # blocks without progress after which to change the method
-_FEW_TIMES = 8  # the same for blocks of all rows, which leave nothing to the next one
-_FEWEST_TIMES = 3  # the same where multipliers grow without limit if there is no hard margin
+
+
+class Settings(NamedTuple):
+    """What was chosen by measurements."""
+
+    rank: int = 128  # columns of the partial Cholesky factor
+    nothing: float = 1e-7  # share of the trace outside the factor at which it is as good as the Gram matrix
+    near_bound: float = 1e-3  # share of the box within which a rough guess is taken to be at its bound
+    worth_landmarks: int = 1024  # rows from which on a product with G costs more than all that landmarks take
+    most_of_sample: float = 0.25  # share of a sample's rows with a multiplier up to which few columns may do
+    block: int = 1024  # rows of a block
+    largest_block: int = 3072  # when so many are strictly inside their box
+    steps: int = 30  # steps in pairs, per row of the block, before a Newton step
+    rounds: int = 3  # of steps and Newton steps; of proofs through landmarks
+    slacken: float = 0.1  # solve a block until its violation is this share of what it was
+    patience: int = 100  # blocks without progress that end the descent; a block of all rows counts twelve times
+    in_vain: int = 6  # certificates that are no better than one before, after which rounding is all that is left
+
+
+SETTINGS = Settings()
 
 
 class _Dual(NamedTuple):
@@ -146,7 +153,7 @@ def solve(problem, options, start=None):
     tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)
     rng = options.generator()
     problem = _Dual(objective, gram, signs, weights, objective.upper(weights))
-    factor = None if _is_plain(objective) else partial_cholesky(gram, _RANK, rng)
+    factor = None if _is_plain(objective) else partial_cholesky(gram, SETTINGS.rank, rng)
     if start is None and _may_take_landmarks(problem, factor):
         start = _by_landmarks(problem, factor, options, rng)
         if start is not None and start.status in (Status.OPTIMAL, Status.STOPPED):
@@ -171,7 +178,7 @@ def solve(problem, options, start=None):
             ended = Status.INFEASIBLE
         in_vain = in_vain + 1 if best.gap >= 0.9 * least and np.isfinite(least) else 0
         least = min(least, best.gap)
-        if ended or best.gap <= tol or in_vain == _IN_VAIN:
+        if ended or best.gap <= tol or in_vain == SETTINGS.in_vain:
             break
         z = metric.refined(objective, weights, point.z, exact_z)
         point = _Point(point.beta, z, _Path(gram, point.beta))
@@ -197,7 +204,7 @@ def _start(problem, factor, rng, tol, start):
         metric = _metric.plain(gram, signs)
         beta = _of_sample(problem, metric, np.zeros(gram.n), rng) if start is None else np.minimum(start.dual, upper)
         return problem, metric, beta, None
-    factor = partial_cholesky(gram, _RANK, rng) if factor is None else factor
+    factor = partial_cholesky(gram, SETTINGS.rank, rng) if factor is None else factor
     make = _metric.of_features
     if objective.bend > 0.0:
         make, factor = _metric.choose(objective, gram, factor, weights, rng)
@@ -231,30 +238,30 @@ def _in_whole_metric(problem):
 
 def _is_complete(factor):
     """Tell whether a factor is as good as the Gram matrix."""
-    return factor.remainder <= _NOTHING * factor.diagonal.sum()
+    return factor.remainder <= SETTINGS.nothing * factor.diagonal.sum()
 
 
 def _at_bounds(beta, upper):
     """Return rough multipliers with those near a bound put there."""
-    beta = np.where(beta <= _NEAR_BOUND * upper, 0.0, beta)
-    return np.where(beta >= (1.0 - _NEAR_BOUND) * upper, upper, beta)
+    beta = np.where(beta <= SETTINGS.near_bound * upper, 0.0, beta)
+    return np.where(beta >= (1.0 - SETTINGS.near_bound) * upper, upper, beta)
 
 
 def _looks_low(gram, rng):
     """Tell whether a sample of the rows has so low a rank that few features may be as good as the Gram matrix."""
-    if gram.n <= _RANK:
+    if gram.n <= SETTINGS.rank:
         return True
-    square = gram.block(np.sort(rng.permutation(gram.n)[: 2 * _RANK]))
-    rank = dpstrf(square, tol=_NOTHING * max(square.diagonal().max(), 1e-300), lower=1)[2]
-    return rank <= _RANK
+    square = gram.block(np.sort(rng.permutation(gram.n)[: 2 * SETTINGS.rank]))
+    rank = dpstrf(square, tol=SETTINGS.nothing * max(square.diagonal().max(), 1e-300), lower=1)[2]
+    return rank <= SETTINGS.rank
 
 
 def _of_sample(problem, metric, z, rng):
     """Return the multipliers of a sample of the rows, for itself, and zeros; ``z`` are the margins without any."""
     beta = np.zeros(problem.gram.n)
-    sample = np.sort(rng.permutation(problem.gram.n)[:_BLOCK])
+    sample = np.sort(rng.permutation(problem.gram.n)[: SETTINGS.block])
     found = np.zeros(len(sample))
-    _solve_block(metric.block(sample), z[sample] - 1.0, found, problem.upper[sample], _SLACKEN)
+    _solve_block(metric.block(sample), z[sample] - 1.0, found, problem.upper[sample], SETTINGS.slacken)
     beta[sample] = found
     return beta
 
@@ -307,7 +314,7 @@ def _may_take_landmarks(problem, factor):
     gram = problem.gram
     if factor is None or problem.objective.hard or isinstance(gram, FullGram):
         return False
-    return gram.n >= _WORTH_LANDMARKS and not _is_complete(factor)
+    return gram.n >= SETTINGS.worth_landmarks and not _is_complete(factor)
 
 
 def _by_landmarks(problem, factor, options, rng):
@@ -320,7 +327,7 @@ def _by_landmarks(problem, factor, options, rng):
     support = landmarks.support(beta)
     point = _Point(beta, landmarks.margins(support), _Path(gram, beta, is_known=False))
     value, _ = _model_gap(problem, beta, point.z)
-    many = np.count_nonzero(beta) > _MOST_OF_SAMPLE * min(_BLOCK, gram.n)
+    many = np.count_nonzero(beta) > SETTINGS.most_of_sample * min(SETTINGS.block, gram.n)
     if many or landmarks.lost(beta, point.z) > 0.5 * tol * abs(value):
         return None
     return _descend_by_landmarks(landmarks, metric, point, options, rng)
@@ -330,7 +337,7 @@ def _descend_by_landmarks(landmarks, metric, point, options, rng):
     """Descend and prove in turn; end where the projection keeps the proof from being good enough."""
     problem, tol = landmarks.problem, options.tol
     n_iter, best, goal = 0, None, 0.5 * tol
-    for _ in range(_ROUNDS):
+    for _ in range(SETTINGS.rounds):
         limit = options.limit(_MOST_BLOCKS)
         n_iter, ended = _descend(problem, metric, point, goal, n_iter, limit, rng, options.report)
         support = landmarks.support(point.beta)
@@ -367,9 +374,9 @@ def _descend(problem, metric, point, goal, n_iter, max_iter, rng, report):
     """Solve block after block until the model's relative gap is below the goal; change the point."""
     beta, z, path = point
     best, since = np.inf, 0
-    patience = _PATIENCE
-    if len(beta) <= _BLOCK:
-        patience = _FEWEST_TIMES if problem.objective.hard else _FEW_TIMES
+    patience = SETTINGS.patience
+    if len(beta) <= SETTINGS.block:
+        patience //= _OF_ALL_ROWS
     while True:
         value, gap = _model_gap(problem, beta, z)
         if report is not None:
@@ -388,7 +395,7 @@ def _descend(problem, metric, point, goal, n_iter, max_iter, rng, report):
         which = _choose(violation, beta, problem.upper, rng)
         H = metric.block(which)
         block_beta = beta[which]
-        _solve_block(H, z[which] - 1.0, block_beta, problem.upper[which], _SLACKEN * violation[which].max())
+        _solve_block(H, z[which] - 1.0, block_beta, problem.upper[which], SETTINGS.slacken * violation[which].max())
         change = block_beta - beta[which]
         beta[which] = block_beta
         moved = change != 0.0
@@ -429,7 +436,7 @@ def _choose(violation, beta, upper, rng):
     block takes it back. A sample stands for all of them, and takes a third of the blocks.
     """
     inside = np.flatnonzero((beta > 0.0) & (beta < upper) & (violation > 0.0))
-    size = int(np.clip(2 * len(inside), _BLOCK, _LARGEST_BLOCK))
+    size = int(np.clip(2 * len(inside), SETTINGS.block, SETTINGS.largest_block))
     at_bound = violation > 0.0
     at_bound[inside] = False
     at_bound = np.flatnonzero(at_bound)
@@ -448,9 +455,9 @@ def _solve_block(H, slope, beta, upper, goal):
     """
     largest = H.diagonal().max()
     curvature = np.maximum(H.diagonal(), 1e-12 * (largest if largest > 0.0 else 1.0))  # empty rows have none
-    for _ in range(_ROUNDS):
+    for _ in range(SETTINGS.rounds):
         goal = max(goal, _SLOPE_ERROR * np.sqrt(curvature.max()) * (np.sqrt(curvature) @ beta))
-        worst = _step_through(H, curvature, slope, beta, upper, goal, _STEPS * len(beta))
+        worst = _step_through(H, curvature, slope, beta, upper, goal, SETTINGS.steps * len(beta))
         if worst <= goal:
             return
         _newton_on_face(H, slope, beta, upper)
