@@ -419,7 +419,8 @@ def _pumma_figure(found: Findings, quantity: str, words: str) -> list[Verdict]:
                 phrases.append(f"{least} (r = {line.generator['r']}{many})")
         if ratios:
             reason = f"{names[second]} takes {', '.join(phrases)} times the {words} of {names[first]}."
-            claim = f"{names[first]} converges with fewer {words} than {names[second]}"
+            less = {"updates": "with fewer updates", "time": "in less time"}[words]
+            claim = f"{names[first]} converges {less} than {names[second]}"
             judged.append(Verdict(claim, _holds(min(ratios) > 1, max(ratios) > 1), reason))
     return judged
 
