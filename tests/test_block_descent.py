@@ -4,7 +4,7 @@ import pytest
 
 from margindist.kernels import Kernel
 from margindist.objectives import LDM
-from margindist.solvers import block_descent, dual_coordinate_descent
+from margindist.solvers import _metric, block_descent, dual_coordinate_descent
 from margindist.solvers._kernel_certificate import (
     certify_multipliers,
     certify_path,
@@ -81,6 +81,16 @@ def test_every_metric_reaches_the_optimum(name, lambda1, lambda2, rank, rng, mon
     best = optimum(objective, gram.values, signs, weights)
     assert solution.status == "optimal"
     np.testing.assert_allclose(solution.objective, best, rtol=1e-6)
+
+
+def test_a_metric_that_is_not_near_enough_is_made_whole(rng, monkeypatch):
+    gram, signs, weights = make("rbf", rng, n=150)
+    monkeypatch.setattr(block_descent, "SETTINGS", Settings(rank=4))
+    monkeypatch.setattr(_metric, "SETTINGS", _metric.Settings(loose=1e6))
+    objective = LDM(10.0, 1e4, 1e4)
+    solution = block_descent.solve(Problem(objective, gram, signs, weights), Options(tol=1e-6))
+    assert solution.status == "optimal"
+    np.testing.assert_allclose(solution.objective, optimum(objective, gram.values, signs, weights), rtol=1e-6)
 
 
 @pytest.mark.parametrize("C", [1.0, np.inf])

@@ -52,7 +52,8 @@ class Settings(NamedTuple):
     """What was chosen by measurements."""
 
     negligible: float = 1e-7  # c times the mean of G's diagonal below which H is G, but for such a share
-    loose: float = 0.5  # of what features leave, up to which products with G leave little of an error
+    loose: float = 2.0  # of what features leave, up to which products with G leave little of an error
+    tight: float = 0.5  # times the strength of the metric: the same where the metric is that of the features alone
     worth_rank: int = 8  # rows per feature from which on these cost less than the whole
     copies: int = 6  # of the features, that they take
     slowest: float = 0.25  # the least power of its rank with which what a factor leaves is taken to fall
@@ -127,7 +128,7 @@ def choose(objective, gram, factor, weights, rng):
         if loose > SETTINGS.loose:
             return (of_whole if gram.can_derive else None), factor
     strength = objective.bend * (weights @ factor.diagonal) / weights.sum()
-    return of_features if loose * strength <= SETTINGS.loose else of_part, factor
+    return of_features if loose * strength <= SETTINGS.tight else of_part, factor
 
 
 def _looseness(objective, gram, factor, weights, rng):

@@ -164,7 +164,7 @@ def solve(problem, options, start=None):
     gram, beyond = problem.gram, {} if best is None else {"bytes": gram_bytes(problem.gram.n)}
     point = _Point(beta, metric.margins(problem.pull + beta), _Path(gram, beta))
     n_iter, goal = 0, 0.5 * tol
-    least, in_vain = np.inf, 0  # gap, and certificates since it was so
+    least, in_vain, is_whole = np.inf, 0, False  # gap, certificates since it was so, and whether the metric is
     for _ in range(_ATTEMPTS):
         before = n_iter
         n_iter, ended = _descend(problem, metric, point, goal, n_iter, max_iter, rng, options.report)
@@ -178,6 +178,12 @@ def solve(problem, options, start=None):
             ended = Status.INFEASIBLE
         in_vain = in_vain + 1 if best.gap >= 0.9 * least and np.isfinite(least) else 0
         least = min(least, best.gap)
+        may_be_near = objective.bend > 0.0 and gram.can_derive and not is_whole
+        if may_be_near and best.gap > tol and (in_vain or ended is Status.STALLED):  # the metric was not near enough
+            problem, metric = _in_whole_metric(problem)
+            gram, is_whole, least, in_vain = problem.gram, True, np.inf, 0
+            point = _Point(point.beta, metric.margins(problem.pull + point.beta), _Path(gram, point.beta))
+            continue
         if ended or best.gap <= tol or in_vain == SETTINGS.in_vain:
             break
         z = metric.refined(objective, weights, point.z, exact_z)

@@ -219,7 +219,7 @@ class CachedGram:
         with self._lock:
             if self._whole is None:
                 self._forget()
-                self._whole = FullGram(self._values())
+                self._whole = FullGram(self._values(), max_bytes=self.room - gram_bytes(self.n))
             return self._whole
 
     def derived(self, key, make):
