@@ -112,7 +112,7 @@ def solve(problem, options, start=None):
     """
     outer, method = options.chosen(outer="concave", method="auto")
     ways = {"newton": quasi_newton.solve, "coordinate-descent": _run_rounds}
-    order = [method] if method != "auto" else _order(problem)
+    order = [method] if method != "auto" else _order(problem, outer)
     best, n_iter = None, 0
     for name in order:
         limit = options.limit() - n_iter
@@ -130,12 +130,17 @@ def solve(problem, options, start=None):
     return best._replace(n_iter=n_iter, extra=best.extra | {"began": order[0]})
 
 
-def _order(problem):
-    """Return the two ways, the one to begin with first, or the only one where scores of all rows cannot be held."""
+def _order(problem, outer):
+    """Return the two ways, the one to begin with first, or the only one where scores of all rows cannot be held.
+
+    A frozen round whose weights are more than the rows ends, at a high price, where many rivals tie: there passes, the
+    paper's way, get on.
+    """
     rows, n_classes = problem.space, int(problem.signs.max()) + 1
     if n_rows(rows) * n_classes > SETTINGS.largest_scores:
         return ["coordinate-descent"]
-    if n_columns(rows) > n_rows(rows):
+    weights = n_columns(rows) if outer == "concave" else n_columns(rows) * n_classes
+    if weights > n_rows(rows):
         return ["coordinate-descent", "newton"]
     return ["newton", "coordinate-descent"]
 
