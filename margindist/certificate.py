@@ -125,8 +125,8 @@ def worthwhile_scale(objective, square, margins, weights):
     """
 
     def value(scale):
-        found = objective.value(scale * scale * square, scale * margins, weights)
-        return found if np.isfinite(found) else np.inf
+        result = objective.value(scale * scale * square, scale * margins, weights)
+        return result if np.isfinite(result) else np.inf
 
     best, least = 1.0, value(1.0)
     if least <= value(0.0):
@@ -201,8 +201,8 @@ class CertifiedPart(ABC):
     def along_ray(self, rows, w, about, scales):
         """Return the sums that the objective and its rounding consist of, for each multiple of the weights."""
         z, errors = self._margins_of_all(rows, w), self._errors_of_all(rows, w)
-        found = [self._value_sums(scale * z, scale * errors, scale * about) for scale in scales]
-        return {name: np.array([sums[name] for sums in found]) for name in found[0]}
+        result = [self._value_sums(scale * z, scale * errors, scale * about) for scale in scales]
+        return {name: np.array([sums[name] for sums in result]) for name in result[0]}
 
     def _value_sums(self, z, errors, about):
         objective, weights = self._objective, self._weights
@@ -285,7 +285,7 @@ def _astray(objective, w, sums, total):
     """Return how far the sum of rows, less the weights, can be off."""
     size = sums["dual_size"]
     if objective.coupled:
-        size = size + objective.bend * np.sqrt(sums["square"] / total) * sums["mean_size"] / total
+        size = size + objective.variance_weight * np.sqrt(sums["square"] / total) * sums["mean_size"] / total
     return gamma(sums["terms"] + _OF_A_DUAL_POINT) * size + 2.0 * _UNIT * np.linalg.norm(w)
 
 
@@ -293,7 +293,7 @@ def residual_of(objective, w, sums, mean_row, total):
     """Return by how much the dual point's weights exceed those certified."""
     residual = sums["dual"] - w
     if objective.coupled:  # the parts have centred their margins at a number near the mean
-        residual += objective.bend * (sums["centred"] / total) * mean_row
+        residual += objective.variance_weight * (sums["centred"] / total) * mean_row
     return residual
 
 

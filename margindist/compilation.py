@@ -181,9 +181,9 @@ def _type_as_read_only(named_tuple):
 
     @typeof_impl.register(named_tuple)
     def _(values, context):
-        found = [typeof_impl(value, context) for value in values]
-        found = [each.copy(readonly=True) if isinstance(each, types.Array) else each for each in found]
-        return types.BaseTuple.from_types(found, named_tuple)
+        result = [typeof_impl(value, context) for value in values]
+        result = [each.copy(readonly=True) if isinstance(each, types.Array) else each for each in result]
+        return types.BaseTuple.from_types(result, named_tuple)
 
 
 @functools.cache

@@ -247,8 +247,8 @@ def _futures_of_partitions(X, n_partitions):
     from distributed import futures_of
 
     if isinstance(X, (list, tuple)):
-        found = [futures_of([rows]) for rows in X]
-        return [futures[0] if len(futures) == 1 else None for futures in found]
+        result = [futures_of([rows]) for rows in X]
+        return [futures[0] if len(futures) == 1 else None for futures in result]
     numbered = {}
     for future in futures_of(X):
         if isinstance(future.key, tuple) and len(future.key) > 1:
@@ -383,9 +383,9 @@ def _connected(client):
 
 def _check_versions(client):
     """Refuse workers that would not compute what the client expects."""
-    found = client.get_versions(packages=["margindist"])
-    here = found["client"]["packages"]
-    for address, worker in found["workers"].items():
+    result = client.get_versions(packages=["margindist"])
+    here = result["client"]["packages"]
+    for address, worker in result["workers"].items():
         there = worker["packages"]
         for name, precision in (("margindist", None), ("python", 2)):
             expected, got = (_version(packages.get(name), precision) for packages in (here, there))

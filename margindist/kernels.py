@@ -394,8 +394,8 @@ def exponentials(values, shift):
         high = (1.0 / 40320.0 + r * (1.0 / 362880.0)) + square * (1.0 / 3628800.0 + r * (1.0 / 39916800.0))
         top = 1.0 / 479001600.0 + r * (1.0 / 6227020800.0)
         polynomial = low + fourth * (middle + fourth * (high + fourth * top))
-        found = _shifted(polynomial, carrier)
-        values[i] = (0.0 if x <= _LEAST_EXPONENT else found) + shift
+        result = _shifted(polynomial, carrier)
+        values[i] = (0.0 if x <= _LEAST_EXPONENT else result) + shift
 
 
 _NARROW = 64  # features up to which making an exponential of a product takes longer than the product

@@ -159,10 +159,10 @@ class Classifier:
     def methods(self) -> "list[Method]":
         """Return its forms in a comparison: linear, with the RBF kernel, and linear on features of that kernel."""
         forms = ((self.linear, False), (self.rbf, True))
-        found = [Method(self, kernel, reach) for reach, kernel in forms if reach is not None]
+        result = [Method(self, kernel, reach) for reach, kernel in forms if reach is not None]
         if self.linear is not None and self.rbf is not None:
-            found.append(Method(self, True, self.linear._replace(default=False), _LANDMARKS))
-        return found
+            result.append(Method(self, True, self.linear._replace(default=False), _LANDMARKS))
+        return result
 
 
 class Method(NamedTuple):
@@ -233,7 +233,7 @@ class Method(NamedTuple):
     def grid(self, shape: Shape, few: bool) -> dict[str, tuple]:
         """Return the values to try of each parameter, for data of this shape."""
         if self.landmarks is not None:
-            values = {f"classifier__{name}": found for name, found in self.classifier.grid(shape, True).items()}
+            values = {f"classifier__{name}": result for name, result in self.classifier.grid(shape, True).items()}
             return {**values, "features__gamma": shape.gammas[:2]}
         values = self.classifier.grid(shape, few)
         if self.kernel:

@@ -488,16 +488,16 @@ def _metadata(archive):
         "it has the format of margindist 0.1, which is no longer read; save the model again",
     )
     _require(_ABOUT in names, "it is not a model file")
-    found = _parsed(archive.read(_ABOUT))
-    number = found.get("format") if isinstance(found, dict) else None
+    result = _parsed(archive.read(_ABOUT))
+    number = result.get("format") if isinstance(result, dict) else None
     _require(type(number) is int and number >= FORMAT, "it has no format number")
     _require(
         number == FORMAT,
         f"it has format {number}, made by a newer margindist; this one reads format {FORMAT}, so upgrade it",
     )
-    versions = found.get("versions")
+    versions = result.get("versions")
     _require(isinstance(versions, dict), "it has no versions")
-    return ModelMetadata(**{key: tuple(item) if isinstance(item, list) else item for key, item in found.items()})
+    return ModelMetadata(**{key: tuple(item) if isinstance(item, list) else item for key, item in result.items()})
 
 
 def _parsed(text):
@@ -579,15 +579,15 @@ def _check_array(array):
 
 
 def _check_object(part):
-    kind, name, found = type(part), type(part).__name__, vars(part)
+    kind, name, result = type(part), type(part).__name__, vars(part)
     parameters = kind._get_param_names() if isinstance(part, BaseEstimator) else ()
-    for key in found:
+    for key in result:
         fits = key in parameters or (key in _LEARNT if name in OURS else not hasattr(kind, key))
         _require(fits, f"{name} has the attribute {str(key)[:40]!r}, which prediction does not need")
-    found.update(dict.fromkeys(_SET_BACK & found.keys()))
+    result.update(dict.fromkeys(_SET_BACK & result.keys()))
     needed, check = _CHECKS.get(name, (None, _check_sizes))
     try:
-        if needed is None or needed in found:  # an object that was not fitted cannot predict
+        if needed is None or needed in result:  # an object that was not fitted cannot predict
             check(part)
     except (AttributeError, TypeError, IndexError) as error:
         raise ModelFileError(f"{name} lacks what prediction needs") from error

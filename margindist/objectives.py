@@ -17,10 +17,11 @@ keep a dual value of its own: whatever it returns, this expression bounds its di
 
 **What solvers ask for.** Every objective of two classes has ``value``, ``slope``, ``dual_coef``, ``multipliers``,
 ``complementarity``, ``misfit``, ``steepest``, ``upper`` and ``dual_rate``, and the facts ``hard``, ``coupled`` and
-``floor``. Interior point and block descent ask for a hinge with mean and variance: ``cap``, ``bend`` and ``pull``.
-Newton's method asks for a slope that is piecewise linear: ``curvature`` and ``row_slope``. Coordinate descent asks for
-``coordinate_step``. The joint problem of several classes asks for a ``band``. An objective whose slope is continuous
-writes five formulas and gets the rest from :func:`piecewise_quadratic`.
+``floor``. Interior point and block descent ask for a hinge with mean and variance: ``upper_bound``,
+``variance_weight`` and ``mean_weight``. Newton's method asks for a slope that is piecewise linear: ``curvature`` and
+``row_slope``. Coordinate descent asks for ``coordinate_step``. The joint problem of several classes asks for a
+``band``. An objective whose slope is continuous writes five formulas and gets the rest from
+:func:`piecewise_quadratic`.
 
 **What has none here.** FMM maximises the least margin, which has no price to set. MAMC's direction is a sum and its
 bias a count of errors. The online learners keep a bound on their mistakes and minimise nothing. The regressions of
@@ -70,17 +71,17 @@ class LDM(NamedTuple):
     lambda2: float
 
     @property
-    def cap(self):
+    def upper_bound(self):
         """The largest multiplier of a row of weight one."""
         return self.C
 
     @property
-    def bend(self):
+    def variance_weight(self):
         """The curvature of the margins' variance: P is this number times diag(p) − pp'."""
         return 4.0 * self.lambda1
 
     @property
-    def pull(self):
+    def mean_weight(self):
         """The reward for the mean margin."""
         return self.lambda2
 

@@ -498,11 +498,11 @@ def _hot_columns(graph, step, k, name, fill):
         places = {"" if _is_missing(label) else label: int(code) for label, code in zip(categories.tolist(), codes)}
         if fill:
             places[""] = places.get(fill, unknown)
-        found = graph.op(
+        result = graph.op(
             "LabelEncoder", name, domain="ai.onnx.ml", keys_strings=list(places), values_int64s=list(places.values()),
             default_int64=unknown,
         )  # fmt: skip
-        hot = graph.op("Equal", found, graph.constant(np.arange(codes.max() + 1), np.int64))
+        hot = graph.op("Equal", result, graph.constant(np.arange(codes.max() + 1), np.int64))
         columns = graph.double(hot)
     else:
         if grouped is not None or np.isnan(categories.astype(np.float64)).any():
@@ -556,18 +556,18 @@ def _text_columns(model, which):
     """Return the columns, out of ``which`` given to this step, that it takes as texts."""
     model = best_model(model)
     if isinstance(model, Pipeline):
-        found = set()
+        result = set()
         for _, step in model.steps:
-            found |= _text_columns(step, which)
+            result |= _text_columns(step, which)
             if not isinstance(step, (SimpleImputer, str)) and step is not None:
                 break
-        return found
+        return result
     if isinstance(model, ColumnTransformer):
-        found = set()
+        result = set()
         for name, transformer, _ in model.transformers_:
             inner = [which[j] for j in model._transformer_to_input_indices[name]]
-            found |= _text_columns(transformer, inner)
-        return found
+            result |= _text_columns(transformer, inner)
+        return result
     if isinstance(model, OneHotEncoder):
         return {which[k] for k, categories in enumerate(model.categories_) if _is_text(categories)}
     if isinstance(model, SimpleImputer):

@@ -158,7 +158,8 @@ class Case:
     @property
     def may_lack_margin(self):
         """Whether a hard margin is sought without the margin terms, which do not matter to that."""
-        return self.is_hard and not self.is_separated_first and (self.objective.coupled or self.objective.pull > 0.0)
+        has_terms = self.objective.coupled or self.objective.mean_weight > 0.0
+        return self.is_hard and not self.is_separated_first and has_terms
 
     @property
     def has_few_columns(self):
@@ -189,7 +190,7 @@ class Case:
             return True
         limits = SETTINGS
         squares(self.rows, lengths := np.empty(self.shape[0]))
-        price, variance = self.objective.cap * lengths.mean(), self.objective.bend * lengths.mean()
+        price, variance = self.objective.upper_bound * lengths.mean(), self.objective.variance_weight * lengths.mean()
         if self._cost_in_passes > limits.few_passes:
             return bool(price <= limits.small_price and variance <= limits.small_variance)
         passes = limits.fewest_passes + limits.passes_by_price * np.sqrt(price)
@@ -220,20 +221,20 @@ def _on_gram(engine):
 
     def call(case, options, start):
         gram = gram_of_rows(case.rows, case.max_bytes)
-        found = engine.solve(case.problem._replace(space=gram), options, start)
-        return _on_columns(case.problem, found, options.tol)
+        result = engine.solve(case.problem._replace(space=gram), options, start)
+        return _on_columns(case.problem, result, options.tol)
 
     return call
 
 
-def _on_columns(problem, found, tol):
+def _on_columns(problem, result, tol):
     """Return the solution in weights of the columns, certified once more: they round less than those of rows."""
     rows, signs = problem.space, problem.signs
-    w = add_rows(rows, np.arange(len(signs)), found.coef, np.zeros(n_columns(rows)))
-    now = certify(problem, w, found.dual)._replace(n_iter=found.n_iter)
-    if found.status is Status.INFEASIBLE:  # for the rows to prove: they have twice the digits of their products
+    w = add_rows(rows, np.arange(len(signs)), result.coef, np.zeros(n_columns(rows)))
+    now = certify(problem, w, result.dual)._replace(n_iter=result.n_iter)
+    if result.status is Status.INFEASIBLE:  # for the rows to prove: they have twice the digits of their products
         return conclude(now, tol, Status.STALLED)
-    return conclude(with_bound(now, found.least), tol, found.status)
+    return conclude(with_bound(now, result.least), tol, result.status)
 
 
 def _separate(case, options, start):
@@ -243,17 +244,17 @@ def _separate(case, options, start):
     if separation.affordable(case.rows):
         return separation.solve(case.problem, options)
     plain = case.problem._replace(objective=case.objective._replace(lambda1=0.0, lambda2=0.0))
-    found = augmented_lagrangian.solve(plain, options)
-    if np.isinf(found.objective) and found.status is not Status.INFEASIBLE:
-        found = solve(Case(plain, options, max_bytes=case.max_bytes))
-    now = certify(case.problem, found.coef, found.dual)
-    return conclude(now._replace(n_iter=found.n_iter), options.tol, Status.STALLED)
+    result = augmented_lagrangian.solve(plain, options)
+    if np.isinf(result.objective) and result.status is not Status.INFEASIBLE:
+        result = solve(Case(plain, options, max_bytes=case.max_bytes))
+    now = certify(case.problem, result.coef, result.dual)
+    return conclude(now._replace(n_iter=result.n_iter), options.tol, Status.STALLED)
 
 
 def _refute(case, options, start):
     """Return the proof that there is no hard margin, and no start: the papers' own algorithms take none."""
-    found = separation.solve(case.problem, options)
-    return found if found.status is Status.INFEASIBLE else None
+    result = separation.solve(case.problem, options)
+    return result if result.status is Status.INFEASIBLE else None
 
 
 ENGINES = {
@@ -347,15 +348,15 @@ def solve(case, start=None):
         if row.again and begin is None:
             continue
         try:
-            found = ENGINES[row.engine](case, _options(row, case), begin)
+            result = ENGINES[row.engine](case, _options(row, case), begin)
         except (np.linalg.LinAlgError, ArithmeticError) as error:
             failure = error
             continue
-        if found is None:
+        if result is None:
             continue
-        found_by[row.engine] = found
-        n_iter += found.n_iter
-        best = conclude(better(best, found)._replace(n_iter=n_iter), tol, found.status)
+        found_by[row.engine] = result
+        n_iter += result.n_iter
+        best = conclude(better(best, result)._replace(n_iter=n_iter), tol, result.status)
         if best.status not in unfinished:
             return best
     if best is None:

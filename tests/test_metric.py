@@ -87,10 +87,10 @@ def test_refining_converges_on_what_is_chosen(lambda1, rng):
     metric = chosen(objective, gram, factor, signs, weights)
     share = weights / weights.sum()
     v = share * rng.uniform(0.0, 50.0, len(G))
-    expected = margins(G, signs, weights, objective.bend, v)
+    expected = margins(G, signs, weights, objective.variance_weight, v)
     z = metric.margins(v)
     for _ in range(24):
-        coef = v - objective.bend * share * (z - share @ z)
+        coef = v - objective.variance_weight * share * (z - share @ z)
         z = metric.refined(objective, weights, z, signs * (G @ (signs * coef)))
     np.testing.assert_allclose(z, expected, atol=1e-6 * np.abs(expected).max())
 

@@ -138,7 +138,8 @@ def test_solvers_say_what_an_objective_lacks():
     with pytest.raises(TypeError, match="Newton's method expects an objective with curvature, row_slope, got LDM"):
         newton.solve(problem, Options())
     smooth = problem._replace(objective=ODM(1.0, 0.4, 0.2))
-    with pytest.raises(TypeError, match=r"The interior point method expects .* got ODM without cap, bend, pull"):
+    message = r"The interior point method expects .* got ODM without upper_bound, variance_weight, mean_weight"
+    with pytest.raises(TypeError, match=message):
         interior_point.solve(smooth, Options())
 
 

@@ -59,21 +59,21 @@ class Judge:
 
     def sentences(self):
         """Return what there is to say."""
-        found = [self._unseen_sentence(name, counts) for name, counts in self._unseen.items() if counts]
+        result = [self._unseen_sentence(name, counts) for name, counts in self._unseen.items() if counts]
         if self._respelled:
             pairs = ", ".join(f"{label!r} for {meant!r}" for label, meant in list(self._respelled)[:_NAMED])
             many = _rows(self._respelled.total(), "has a label that differs", "have labels that differ")
-            found.append(f"{many} from the model's in spelling only and count as equal: {pairs}.")
+            result.append(f"{many} from the model's in spelling only and count as equal: {pairs}.")
         if self._unknown:
             listed = ", ".join(map(repr, list(self._unknown)[:_NAMED]))
             knows = ", ".join(map(repr, self._classes[:5]))
             many = _rows(self._unknown.total(), "has a label", "have labels")
-            found.append(f"{many} that the model does not know, {listed}, which counts as wrong; it knows {knows}.")
+            result.append(f"{many} that the model does not know, {listed}, which counts as wrong; it knows {knows}.")
         judged = self._rows + self._unknown.total()
         if judged:
             share = self._right / judged
-            found.append(f"Accuracy on the {judged} rows that have a value in {self._target!r}: {share:.3f}")
-        return found
+            result.append(f"Accuracy on the {judged} rows that have a value in {self._target!r}: {share:.3f}")
+        return result
 
     def _unseen_sentence(self, name, counts):
         values = list(counts)
@@ -98,9 +98,9 @@ def _labels(dataset, name):
     values = np.asarray(column)
     if values.dtype.kind != "f":
         return values.astype(str).astype(object), known
-    found = np.full(len(values), "", dtype=object)
-    found[known] = labels_of(values[known]).astype(str)
-    return found, known
+    result = np.full(len(values), "", dtype=object)
+    result[known] = labels_of(values[known]).astype(str)
+    return result, known
 
 
 def texts_of(dataset, name):

@@ -125,14 +125,14 @@ class Look:
     def _learning(self, base, X_train, y_train, X_test, y_test):
         """The score after fits to parts of the training rows, which keep the classes' proportions."""
         order = _stratified_order(y_train, np.random.default_rng(self.plan.seed))
-        found = []
+        result = []
         for share in SHARES:
             rows = np.sort(order[: max(2, round(share * len(order)))])
             if len(np.unique(y_train[rows])) < len(np.unique(y_train)):
                 continue  # so few rows lack a class
             model = clone(base).fit(X_train[rows], y_train[rows])
-            found.append([len(rows), self._score(model, X_test, y_test)])
-        return found
+            result.append([len(rows), self._score(model, X_test, y_test)])
+        return result
 
 
 def _stratified_order(y, rng):

@@ -107,13 +107,13 @@ class ComparisonRow(NamedTuple):
     @property
     def remarks(self) -> list[str]:
         """What a reader must know before taking the line for a result like the others."""
-        found = []
+        outcome = []
         if self.converged < self.splits:
             of_all = f"{self.splits} split{'s' if self.splits > 1 else ''}"
-            found.append(f"not converged in {self.splits - self.converged} of {of_all}")
+            outcome.append(f"not converged in {self.splits - self.converged} of {of_all}")
         if self.below_baseline:
-            found.append("no better than the most frequent class")
-        return found
+            outcome.append("no better than the most frequent class")
+        return outcome
 
     def as_dict(self) -> dict[str, Any]:
         """Return the line with a column for each part of its differences."""
@@ -284,20 +284,20 @@ class Comparison:
         While not all is done, these are the splits that every method has finished. Methods of the reserve, which begin
         when the others are done, are left out until they have these splits too: the others lose none to them.
         """
-        found = {
+        outcome = {
             key: [result for result in results if result.cell.split in self._splits]
             for key, results in self._finished.items()
         }
-        return {key: results for key, results in found.items() if results}
+        return {key: results for key, results in outcome.items() if results}
 
     @property
     def _finished(self):
         """All results of the methods of the table: tests take every split that two methods share."""
-        found = {key: [] for key in self.plan.grids if key not in self._late}
+        outcome = {key: [] for key in self.plan.grids if key not in self._late}
         for result in sorted(self.results, key=lambda result: result.cell.split):
-            if result.status == "done" and result.cell.method in found:
-                found[result.cell.method].append(result)
-        return found
+            if result.status == "done" and result.cell.method in outcome:
+                outcome[result.cell.method].append(result)
+        return outcome
 
     @property
     def total(self) -> int:
@@ -377,20 +377,20 @@ class Comparison:
         """The difference of each method to another one, tested by the corrected resampled t-test, adjusted by Holm."""
         scores = {key: {r.cell.split: r.score for r in self._finished[key]} for key in (*keys, other)}
         share = self.plan.test_share
-        found, tests = {}, {}
+        outcome, tests = {}, {}
         for key in keys:
             shared = sorted(scores[key].keys() & scores[other].keys())
             own, others = ([scores[name][split] for split in shared] for name in (key, other))
             test = corrected_resampled_t(own, others, test_share=share)
-            found[key] = Difference(test.difference)
+            outcome[key] = Difference(test.difference)
             if len(shared) >= FEWEST_TESTED:
                 tests[key] = test
                 low, high = corrected_interval(own, others, test_share=share, level=1.0 - LEVEL)
-                found[key] = Difference(test.difference, low, high)
+                outcome[key] = Difference(test.difference, low, high)
         for (key, test), p_value in zip(tests.items(), holm([test.p_value for test in tests.values()])):
             adjusted = test._replace(p_value=float(p_value))
-            found[key] = found[key]._replace(p_value=adjusted.p_value, verdict=adjusted.verdict(LEVEL))
-        return found
+            outcome[key] = outcome[key]._replace(p_value=adjusted.p_value, verdict=adjusted.verdict(LEVEL))
+        return outcome
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything in types that JSON has: plan, data, answer, table, and the results of each split."""

@@ -122,7 +122,7 @@ def _is_meant_as_file(path):
     return (Path(path).suffix or os.sep in path) and path not in {entry.name for entry in catalogue()}
 
 
-def prepare(found: tuple[Dataset, dict[str, Any]], columns: Columns) -> Data:
+def prepare(result: tuple[Dataset, dict[str, Any]], columns: Columns) -> Data:
     """Take the columns apart: those that are used, and the one that divides the rows.
 
     Parameters
@@ -131,7 +131,7 @@ def prepare(found: tuple[Dataset, dict[str, Any]], columns: Columns) -> Data:
         As :func:`find_data` returns it.
     columns : Columns
     """
-    dataset, source = found
+    dataset, source = result
     if columns.groups is not None and columns.time is not None:
         raise ValueError("compare: groups and time divide the rows in two ways; choose one of them.")
     names = _names(dataset)
@@ -172,10 +172,10 @@ def _columns(names):
 
 def _belonging(names, wanted):
     """Return the numbers of the columns that were made of one: itself, or the parts of a date."""
-    found = [k for k, name in enumerate(names) if name == wanted or name.startswith(f"{wanted} (")]
-    if not found:
+    result = [k for k, name in enumerate(names) if name == wanted or name.startswith(f"{wanted} (")]
+    if not result:
         raise ValueError(f"there is no column {wanted!r} to use; {did_you_mean(wanted, names, _columns(names))}")
-    return found
+    return result
 
 
 def _kept(names, columns):
@@ -246,11 +246,11 @@ def suspicions(data: Data) -> list[str]:
     if sp.issparse(dataset.X):
         return []
     names = _names(dataset)
-    found = list(_date_notes(names))
+    result = list(_date_notes(names))
     if data.blocks.kind is None:
-        found += _group_notes(dataset, names)
-        found += _duplicate_note(dataset)
-    return [*found, *_leak_notes(dataset, names)]
+        result += _group_notes(dataset, names)
+        result += _duplicate_note(dataset)
+    return [*result, *_leak_notes(dataset, names)]
 
 
 def _date_notes(names):

@@ -144,10 +144,10 @@ def compare(
     say = say or (lambda sentence: None)
     deadline = None if time_budget is None else monotonic() + time_budget
     used = Columns(tuple(drop), tuple(only), groups, time)
-    found = prepare(find_data(data, y, target, data_dir, encoding), used)
+    result = prepare(find_data(data, y, target, data_dir, encoding), used)
     protocol = Protocol(scoring if scorer is None else score_name(scoring), methods, splits, repeats, seed, quick)
-    costs = _known_costs(store, found.dataset) if resume else {}
-    plan, about = make_plan(found, protocol, costs, say)
+    costs = _known_costs(store, result.dataset) if resume else {}
+    plan, about = make_plan(result, protocol, costs, say)
     with Store(store) as results, results.alone():
         for note in [*about.notes, *about.encoding, *left_out_notes(about.left_out)]:
             say(note)
@@ -160,7 +160,7 @@ def compare(
             whole.begin(cells, later)
             return run(results, cells, evaluate, n_jobs=n_jobs, time_budget=left, progress=whole).stopped
 
-        evaluate = Evaluate(plan, found, scorer)
+        evaluate = Evaluate(plan, result, scorer)
         stopped = finish(plan.cells(), evaluate)
         comparison = Comparison.from_results(plan, about, results, stopped)
         if stopped is None and comparison.called:
@@ -171,7 +171,7 @@ def compare(
         if stopped is None and results.pending(comparison.look_cells()):
             labels = " and ".join(BY_KEY[key].label for key in comparison.looked_at)
             say(f"A closer look at {labels}: curves, columns that matter, learning curve.")
-            stopped = finish(comparison.look_cells(), Look(comparison, found, scorer), later=0)
+            stopped = finish(comparison.look_cells(), Look(comparison, result, scorer), later=0)
         return Comparison.from_results(plan, about, results, stopped)
 
 
@@ -279,11 +279,11 @@ class Evaluate:
         parameters, inner, influence = {}, None, Influence({}, ())
         positive = positive_label(self.y, self.plan.positive)
         if grid:
-            found = search(base, grid, folds=folds, scoring=self.scorer or scorer_for(self.plan.scoring, positive))
-            found.fit(X_train, y_train)
-            parameters = plain_parameters(found.best_params_)
-            inner = float(found.best_score_)
-            influence = _influence(found.cv_results_, grid)
+            result = search(base, grid, folds=folds, scoring=self.scorer or scorer_for(self.plan.scoring, positive))
+            result.fit(X_train, y_train)
+            parameters = plain_parameters(result.best_params_)
+            inner = float(result.best_score_)
+            influence = _influence(result.cv_results_, grid)
         else:
             clone(base).fit(X_train, y_train)  # compiles what the search would have compiled, so that it is not timed
         model = clone(base).set_params(**parameters)

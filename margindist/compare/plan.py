@@ -302,11 +302,11 @@ class Pilot:
 def _some_rows(y, size, least):
     """Return about so many rows, in the proportions of the classes but for at least a few of each."""
     rng = np.random.default_rng(0)
-    found = []
+    result = []
     for label in np.unique(y):
         rows = rng.permutation(np.flatnonzero(y == label))
-        found.append(rows[: max(least, round(size * len(rows) / len(y)))])
-    return np.sort(np.concatenate(found))
+        result.append(rows[: max(least, round(size * len(rows) / len(y)))])
+    return np.sort(np.concatenate(result))
 
 
 def class_counts(dataset):

@@ -194,7 +194,7 @@ def learning(curves: list) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def two_class_curves(comparison: Comparison, styles: dict) -> list[Markup]:
     """Draw the ROC and the precision-recall curve, means over the splits, if there are two classes."""
-    found = []
+    outcome = []
     rare = comparison.plan.positive
     counts = comparison.about.classes
     wanted = (
@@ -220,8 +220,8 @@ def two_class_curves(comparison: Comparison, styles: dict) -> list[Markup]:
             )
         labels = [_plain(text) for text in (xlabel, ylabel)]
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1], xlim=(0.0, 1.0), ylim=(0.0, 1.02))
-        found.append(Markup(inline_svg(figure, f"{title} of {', '.join(BY_KEY[key].label for key in curves)}")))
-    return found
+        outcome.append(Markup(inline_svg(figure, f"{title} of {', '.join(BY_KEY[key].label for key in curves)}")))
+    return outcome
 
 
 def calibration_curve(comparison: Comparison, styles: dict) -> Markup | None:
@@ -256,13 +256,13 @@ class Importance(NamedTuple):
 def importance(comparison: Comparison, key: str, styles: dict) -> Importance | None:
     """Draw the features that matter most: by how much the score falls without them, or by their weights."""
     for kind in ("importance", "weights"):
-        found = looks_of(comparison, key, kind)
-        if found:
+        outcome = looks_of(comparison, key, kind)
+        if outcome:
             break
     else:
         return None
-    names = list(dict.fromkeys(name for split in found for name in split))
-    values = np.array([[split.get(name, 0.0) for name in names] for split in found])
+    names = list(dict.fromkeys(name for split in outcome for name in split))
+    values = np.array([[split.get(name, 0.0) for name in names] for split in outcome])
     order = np.argsort(-values.mean(axis=0), kind="stable")[:_BARS][::-1]
     figure, axes = new_figure(460, 60 + 18 * len(order))
     places = np.arange(len(order))
@@ -342,14 +342,14 @@ class Influence(NamedTuple):
 
 def influences(comparison, done, styles):
     """Return what the parameters do, method by method."""
-    found = []
+    outcome = []
     for row in comparison.rows:
         profiles = {name: _profile(done[row.method], name) for name in _searched(comparison.plan, row.method)}
         profiles = {name: profile for name, profile in profiles.items() if len(profile.values) > 1}
         if profiles:
             figures = [_curve(row, name, profiles, styles[row.method]) for name in profiles]
-            found.append(Influence(row.method, figures))
-    return found
+            outcome.append(Influence(row.method, figures))
+    return outcome
 
 
 def _curve(row, name, profiles, style):

@@ -148,12 +148,12 @@ def _reach(done):
 
 def _versions(comparison):
     """The versions that the results were computed with, several where they differ."""
-    found: dict[str, list[str]] = {}
+    outcome: dict[str, list[str]] = {}
     for result in comparison.results:
         for name, version in result.versions.items():
-            if version not in found.setdefault(name, []):
-                found[name].append(version)
-    return {name: ", ".join(versions) for name, versions in found.items()}
+            if version not in outcome.setdefault(name, []):
+                outcome[name].append(version)
+    return {name: ", ".join(versions) for name, versions in outcome.items()}
 
 
 def choices(results: list) -> list[Choice]:
@@ -171,7 +171,7 @@ def _chosen(results):
 def _statistics(done):
     """Mean over the splits of each margin statistic, by method and part; methods without margins are left out."""
     names = ("minimum", "quantile_0.05", "median", "mean", "variance", "semi_variance", "share_below_zero")
-    found = {}
+    outcome = {}
     for key, results in done.items():
         for part in ("train", "test"):
             margins = [getattr(result.detail.margins, part) for result in results]
@@ -179,8 +179,8 @@ def _statistics(done):
                 continue
             values = {name: float(np.mean([each.statistics[name] for each in margins])) for name in names}
             distances = [each.distance for each in margins]
-            found[key, part] = {**values, "distance": None if None in distances else float(np.mean(distances))}
-    return found
+            outcome[key, part] = {**values, "distance": None if None in distances else float(np.mean(distances))}
+    return outcome
 
 
 # ---------------------------------------------------------------------- code

@@ -68,10 +68,10 @@ def inner_splits(y: np.ndarray, blocks: Blocks, folds: int, seed: int) -> Splits
     if blocks.kind is None:
         return list(StratifiedKFold(folds, shuffle=True, random_state=seed).split(np.zeros(len(y)), y))
     n_classes = len(np.unique(y))
-    found = [part for part in outer_splits(y, blocks, folds, 1, seed) if len(np.unique(y[part[0]])) == n_classes]
-    if not found:
+    result = [part for part in outer_splits(y, blocks, folds, 1, seed) if len(np.unique(y[part[0]])) == n_classes]
+    if not result:
         raise ValueError(f"no way to divide a training part by {blocks.kind} leaves rows of every class to learn from.")
-    return found
+    return result
 
 
 def calibration_splits(y: np.ndarray, blocks: Blocks, folds: int) -> Splits:

@@ -179,21 +179,21 @@ def _unranked(rows, score):
 def _not_compared(comparison):
     """Which rivals nothing is said about; those of the kind of the best method first."""
     unfinished = comparison.unfinished
-    found = [f"Not finished, so not compared: {listed(unfinished)}."] if unfinished else []
+    result = [f"Not finished, so not compared: {listed(unfinished)}."] if unfinished else []
     if comparison.about.methods is not None:
-        return [*found, "Only the methods asked for, and scikit-learn's, were compared."]
+        return [*result, "Only the methods asked for, and scikit-learn's, were compared."]
     best = comparison.rows[0]
     kernels = {method.label: method.kernel for method in BY_KEY.values()}
     slow = [label for label, reason in comparison.left_out.items() if reason not in (ASKED_ONLY, APPROXIMATED)]
     near = [label for label in slow if kernels[label] == best.kernel]
     far = [label for label in slow if label not in near]
     if near:
-        found.append(
-            f"{'Also not' if found else 'Not'} compared, though of the same kind as {best.label}: {listed(near)}."
+        result.append(
+            f"{'Also not' if result else 'Not'} compared, though of the same kind as {best.label}: {listed(near)}."
         )
     if far:
-        found.append(f"{'Also not' if found else 'Not'} compared: {listed(far)}.")
-    return found
+        result.append(f"{'Also not' if result else 'Not'} compared: {listed(far)}.")
+    return result
 
 
 def table_as_text(comparison: "Comparison") -> str:

@@ -93,10 +93,10 @@ def _read_header(lines, name):
 
 
 def _attribute(text, number, name):
-    found = _ATTRIBUTE.match(text)
-    if found is None:
+    result = _ATTRIBUTE.match(text)
+    if result is None:
         raise DataError(f"{name}, line {number}: expected @attribute NAME TYPE, got {text[:60]!r}.")
-    label, kind = _unquote(found[1], number, name), found[2].strip(_BLANKS)
+    label, kind = _unquote(result[1], number, name), result[2].strip(_BLANKS)
     if _NUMERIC.fullmatch(kind):
         return _Attribute(label, "number", {})
     if nominal := _NOMINAL.fullmatch(kind):
@@ -194,16 +194,16 @@ def _pairs(text, attributes, number, name):
     last = -1
     more = False  # after a comma
     while position < len(inner) or more:
-        found = _PAIR.match(inner, position)
-        column = int(found[1]) if found else -1
+        result = _PAIR.match(inner, position)
+        column = int(result[1]) if result else -1
         if not last < column < len(attributes):
             raise DataError(
                 f"{name}, line {number}: expected ascending column numbers below {len(attributes)} with values."
             )
-        yield column, _unquote(found[2], number, name)
-        position = found.end()
+        yield column, _unquote(result[2], number, name)
+        position = result.end()
         last = column
-        more = found[3] == ","
+        more = result[3] == ","
 
 
 def _split(text, number, name):
@@ -215,11 +215,11 @@ def _split(text, number, name):
     position = 0
     comma = False
     while position < len(text) or comma:
-        found = pattern.match(text, position)
-        if found is None or (found.end() == position and not comma and position < len(text)):
+        result = pattern.match(text, position)
+        if result is None or (result.end() == position and not comma and position < len(text)):
             raise DataError(f"{name}, line {number}: quotes do not match.")
-        fields.append(_unquote(found[1].strip(_BLANKS), number, name))
-        position, comma = found.end(), found[2] == ","
+        fields.append(_unquote(result[1].strip(_BLANKS), number, name))
+        position, comma = result.end(), result[2] == ","
     return fields
 
 
@@ -228,14 +228,14 @@ def _unquote(field, number, name):
     if len(field) < 2 or field[0] not in "'\"" or field[-1] != field[0]:
         return field
 
-    def unescaped(found):
-        sign = found[1]
+    def unescaped(result):
+        sign = result[1]
         if sign in _ESCAPED:
             return _ESCAPED[sign]
         if sign[0] in "01234567":
             return chr(int(sign, 8))
         if len(sign) == 5 and not 0xD800 <= int(sign[1:], 16) < 0xE000:
             return chr(int(sign[1:], 16))
-        raise DataError(f"{name}, line {number}: the escape sequence {found[0]} is not known; write \\\\ for \\.")
+        raise DataError(f"{name}, line {number}: the escape sequence {result[0]} is not known; write \\\\ for \\.")
 
     return _Quoted(_ESCAPE.sub(unescaped, field[1:-1]))

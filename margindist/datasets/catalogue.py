@@ -128,9 +128,9 @@ def catalogue() -> tuple[Entry, ...]:
 def _entry(declared):
     declared = dict(declared)
     printed = tuple(Printed(**{**row, "tables": tuple(row["tables"])}) for row in declared.pop("printed", ()))
-    found = declared.pop("found", {})
+    result = declared.pop("found", {})
     recipes = {key: MappingProxyType(declared.pop(key, {})) for key in ("derived", "sklearn", "keel", "openml")}
-    return Entry(printed=printed, **found, **declared, **recipes)
+    return Entry(printed=printed, **result, **declared, **recipes)
 
 
 def find(name: str, *, paper: str | None = None) -> Entry:

@@ -212,10 +212,10 @@ def _update_column(digest, column):
 
 def parse_bytes(size, what):
     """Return a size in bytes: 2GB, 500 MB, 1.5g or a number."""
-    found = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?B)?\s*", str(size), flags=re.IGNORECASE)
-    if found is None:
+    result = re.fullmatch(r"\s*(\d+(?:\.\d*)?)\s*([KMGT]?)(i?B)?\s*", str(size), flags=re.IGNORECASE)
+    if result is None:
         raise DataError(f"{what} must be a size such as 500MB or 2GB, got {size!r}.")
-    return int(float(found[1]) * 1000 ** " KMGT".index(found[2].upper() or " "))
+    return int(float(result[1]) * 1000 ** " KMGT".index(result[2].upper() or " "))
 
 
 def unpacked_bound(given=None):
@@ -368,9 +368,9 @@ def text_column(column, trim=False):
     return Text(_places(pc.index_in(neat, value_set=levels))[codes], levels)
 
 
-def _places(found):
+def _places(result):
     """Return, for each former level and for what is missing, the new one or -1."""
-    return np.append(found.fill_null(-1).to_numpy(zero_copy_only=False), -1).astype(np.int32)
+    return np.append(result.fill_null(-1).to_numpy(zero_copy_only=False), -1).astype(np.int32)
 
 
 def leave_out(column, words):
@@ -495,8 +495,8 @@ def check_labels(y, name, what="the target"):
 
 def _check_levels(levels, n_rows, name, what):
     if len(levels) < 2:
-        found = f"only {levels[0]!s}" if len(levels) else "none"
-        raise DataError(f"{name}: expected at least two classes in {what}, got {found}.")
+        result = f"only {levels[0]!s}" if len(levels) else "none"
+        raise DataError(f"{name}: expected at least two classes in {what}, got {result}.")
     if _continuous(levels, n_rows):
         raise DataError(
             f"{name}: {what} looks continuous ({len(levels)} different values in {n_rows} rows), but classification "

@@ -316,12 +316,12 @@ def _rows(text, delimiter, name, lines_before):
 def _quoted_row(text, position, field, name, line):
     fields, start, closed = [], position, False
     while not closed:
-        found = field.match(text, position)
-        if found is None:
+        result = field.match(text, position)
+        if result is None:
             raise DataError(f"{name}, line {line}: {_why(text, position)}.")
-        quoted, bare, apart, _ = found.groups()
+        quoted, bare, apart, _ = result.groups()
         fields.append((quoted.replace(b'""', b'"') if quoted is not None else bare).strip(b" \t"))
-        position, closed = found.end(), apart is None
+        position, closed = result.end(), apart is None
     n_lines = text.count(b"\n", start, position)
     return Row(fields, line, n_lines, position)
 
@@ -462,9 +462,9 @@ def _arrow_rows(opened, layout):
         try:
             columns, odd = _arrow_columns(opened, layout, numbers, block)
         except pa.ArrowInvalid as error:
-            found = _NO_DOUBLE.search(str(error))
-            if found is not None:
-                numbers -= _no_numbers(opened, layout, numbers, block) | {int(found[1])}
+            result = _NO_DOUBLE.search(str(error))
+            if result is not None:
+                numbers -= _no_numbers(opened, layout, numbers, block) | {int(result[1])}
                 continue
             if "straddling" not in str(error) or block >= 1 << 30:
                 raise
@@ -528,13 +528,13 @@ def _no_numbers(opened, layout, numbers, block):
     import pyarrow as pa
     import pyarrow.csv as arrow_csv
 
-    found, types = set(), {str(k): pa.string() for k in sorted(numbers)}
+    result, types = set(), {str(k): pa.string() for k in sorted(numbers)}
     with opened() as file, arrow_csv.open_csv(_Strict(file, layout), **_options(layout, types, block)) as parts:
         for part in parts:
-            for k in sorted(numbers - found):
+            for k in sorted(numbers - result):
                 if _first_word(part.column(str(k)).unique(), layout.dialect.point) is not None:
-                    found.add(k)
-    return found
+                    result.add(k)
+    return result
 
 
 def _first_word(levels, point):

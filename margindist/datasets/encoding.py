@@ -208,12 +208,12 @@ class _Summary:
 
     def most_frequent(self, kind):
         """Return the most frequent category of each column, the first of several."""
-        found = []
+        result = []
         for name in self._kinds[kind]:
             counts = self._levels[name]
             most = max(counts.values(), default=0)
-            found.append(min((level for level, count in counts.items() if count == most and count), default=0))
-        return found
+            result.append(min((level for level, count in counts.items() if count == most and count), default=0))
+        return result
 
     def _by_count(self, name):
         """Return categories, the rarest first; among equals, the order in which scikit-learn cuts."""

@@ -55,8 +55,8 @@ class _Stored:
         """Return an array of these kinds of numbers or text, ``what`` in words, in this machine's byte order."""
         values = self._arrays[key]
         if not isinstance(values, np.ndarray) or values.dtype.kind not in kinds or values.ndim != n_dimensions:
-            found = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "no array"
-            raise DataError(f"{self.name}: expected {key} to be {what}, got {found}.")
+            result = f"{values.dtype} of shape {values.shape}" if isinstance(values, np.ndarray) else "no array"
+            raise DataError(f"{self.name}: expected {key} to be {what}, got {result}.")
         if n_dimensions == 2 and 0 in values.shape:
             raise DataError(f"{self.name}: expected {key} to have rows and columns, got the shape {values.shape}.")
         return values.astype(values.dtype.newbyteorder("="), copy=False)
@@ -65,8 +65,8 @@ class _Stored:
         """Return an array of whole numbers from 0 on as int64."""
         values = self.read(key, "iu", "whole numbers", n_dimensions)
         if values.size and not 0 <= values.min() <= values.max() < below:
-            found = f"{values.min()} to {values.max()}"
-            raise DataError(f"{self.name}: expected {key} to be from 0 to {below - 1}, got {found}.")
+            result = f"{values.min()} to {values.max()}"
+            raise DataError(f"{self.name}: expected {key} to be from 0 to {below - 1}, got {result}.")
         return values.astype(np.int64)
 
     def texts(self, key):

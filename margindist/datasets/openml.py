@@ -33,16 +33,16 @@ def read_openml(name, recipe):
         In one sentence: no network, no room, not what was expected.
     """
     which = {"data_id": int(recipe["id"])} if "id" in recipe else {"name": recipe["name"], "version": 1}
-    found = _fetched(name, which)
-    if found.details.get("name") != recipe["name"]:
-        raise DataError(f"{name}: OpenML's data set is {found.details.get('name')}, expected {recipe['name']}.")
-    y = np.asarray(found.target, dtype=object)
-    if y.ndim != 1 or not found.data.shape[1]:
+    result = _fetched(name, which)
+    if result.details.get("name") != recipe["name"]:
+        raise DataError(f"{name}: OpenML's data set is {result.details.get('name')}, expected {recipe['name']}.")
+    y = np.asarray(result.target, dtype=object)
+    if y.ndim != 1 or not result.data.shape[1]:
         raise DataError(f"{name}: expected features and one target on OpenML, got {y.ndim} of the latter.")
-    if not hasattr(found.data, "columns"):
-        return found.data.tocsr(), y.astype(str), tuple(map(str, found.feature_names))
-    known = found.target.notna().to_numpy()
-    X = tidy(found.data[known].drop(columns=recipe.get("drop", ()), errors="ignore")).reset_index(drop=True)
+    if not hasattr(result.data, "columns"):
+        return result.data.tocsr(), y.astype(str), tuple(map(str, result.feature_names))
+    known = result.target.notna().to_numpy()
+    X = tidy(result.data[known].drop(columns=recipe.get("drop", ()), errors="ignore")).reset_index(drop=True)
     return X, y[known].astype(str), tuple(map(str, X.columns))
 
 

@@ -589,14 +589,14 @@ class Partitions(PartitionedData):
         -------
         ndarray of shape (n_rows, ...)
         """
-        found = []
+        result = []
         for i, size in enumerate(self.sizes):
             if size:
                 X = self[i].X
                 self._refuse_text(X)
                 with self._named_errors(i):
-                    found.append(function(X))
-        return np.concatenate(found)
+                    result.append(function(X))
+        return np.concatenate(result)
 
     @contextmanager
     def _named_errors(self, i):

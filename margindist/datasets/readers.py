@@ -168,11 +168,11 @@ def read_file(
         with one_sentence(name):
             table = read_table(path, name, kind, most)
     else:
-        found = _read_text(kind, opened, head, name, encoding, target=target, text=text, spellings=spellings)
+        result = _read_text(kind, opened, head, name, encoding, target=target, text=text, spellings=spellings)
         if kind == "svmlight":
-            X, y, notes = found
+            X, y, notes = result
             return Dataset(label, X, y, (), "label", None, source, notes)
-        table = found
+        table = result
     return table_to_dataset(table, target=target, name=label, file=name, source=source)
 
 
@@ -194,13 +194,13 @@ def _read_text(kind, opened, head, name, encoding, **options):
             raise
         line = error.line
     opened = text_encoding.recoded(opened, "cp1252", name)
-    found = _parse(kind, opened, _head(opened, name), name, **options)
+    result = _parse(kind, opened, _head(opened, name), name, **options)
     letters = _letters_of(opened, line)
     notes = (
         f"The text is not UTF-8 and was read as cp1252 (Western European Windows): line {line} has {letters!r}. "
         "--encoding names another.",
     )
-    return _with_notes(found, notes)
+    return _with_notes(result, notes)
 
 
 def _parse(kind, opened, head, name, target, text, spellings):
@@ -212,10 +212,10 @@ def _parse(kind, opened, head, name, target, text, spellings):
         return read_delimited(opened, name, head, text, spellings)
 
 
-def _with_notes(found, notes):
-    if isinstance(found, Table):
-        return found._replace(notes=(*notes, *found.notes))
-    return (*found[:2], (*notes, *found[2]))
+def _with_notes(result, notes):
+    if isinstance(result, Table):
+        return result._replace(notes=(*notes, *result.notes))
+    return (*result[:2], (*notes, *result[2]))
 
 
 def _letters_of(opened, line):

@@ -45,25 +45,25 @@ class Stamp(NamedTuple):
         """Look at a file."""
         path = Path(path)
         try:
-            found = os.stat(path)
+            result = os.stat(path)
         except FileNotFoundError:
             raise DataError(f"{path}: there is no such file.") from None
         except OSError as error:
             raise DataError(f"{path}: the file cannot be looked at ({error.strerror}).") from None
-        return cls(path.absolute(), found.st_size, found.st_mtime_ns)
+        return cls(path.absolute(), result.st_size, result.st_mtime_ns)
 
     def check(self):
         """Raise an error if the file is gone or is not what it was."""
         try:
-            found = os.stat(self.path)
+            result = os.stat(self.path)
         except FileNotFoundError:
             raise DataError(f"{self.path}: the file has vanished since it was first read; put it back.") from None
-        if found.st_size < self.size:
+        if result.st_size < self.size:
             raise DataError(
-                f"{self.path}: the file had {self.size} bytes when it was first read and has {found.st_size} now; "
+                f"{self.path}: the file had {self.size} bytes when it was first read and has {result.st_size} now; "
                 "restore it, and begin again."
             )
-        if (found.st_size, found.st_mtime_ns) != self[1:]:
+        if (result.st_size, result.st_mtime_ns) != self[1:]:
             raise DataError(f"{self.path}: the file has changed since it was first read; begin again.")
 
 
@@ -74,10 +74,10 @@ def files_in(path, endings, what):
         raise DataError(f"{path}: there is no such file or folder.")
     if not path.is_dir():
         return [path]
-    found = sorted(file for file in path.iterdir() if file.suffix.lower() in endings and file.name[0] not in "._")
-    if not found:
+    result = sorted(file for file in path.iterdir() if file.suffix.lower() in endings and file.name[0] not in "._")
+    if not result:
         raise DataError(f"{path}: expected {what} in this folder, got none that ends with {' or '.join(endings)}.")
-    return found
+    return result
 
 
 def kind_of_file(path):
@@ -88,9 +88,9 @@ def kind_of_file(path):
     kinds = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".arrow": "feather", ".ipc": "feather"}
     kinds |= {".csv": "csv", ".tsv": "csv", ".tab": "csv", ".npy": "npy"}
     endings = [file.suffix.lower() for file in sorted(path.iterdir())] if path.is_dir() else [path.suffix.lower()]
-    found = {kinds[ending] for ending in endings if ending in kinds}
-    if len(found) == 1:
-        return found.pop()
+    result = {kinds[ending] for ending in endings if ending in kinds}
+    if len(result) == 1:
+        return result.pop()
     if path.is_dir():
         raise DataError(
             f"{path}: expected a folder of Parquet, Feather, CSV or NPY files, of one kind, got {len(endings)} others."
@@ -214,10 +214,10 @@ class NpyFile(NamedTuple):
             return np.stack([self._numbers(k * self.shape[0] + first, last - first) for k in range(row)], axis=1)
 
     def _numbers(self, first, count):
-        found = np.fromfile(self.stamp.path, self.dtype, count=count, offset=self.offset + first * self.dtype.itemsize)
-        if len(found) < count:
+        result = np.fromfile(self.stamp.path, self.dtype, count=count, offset=self.offset + first * self.dtype.itemsize)
+        if len(result) < count:
             raise EOFError
-        return found.astype(self.dtype.newbyteorder("="), copy=False)
+        return result.astype(self.dtype.newbyteorder("="), copy=False)
 
 
 class NpyColumn:
@@ -421,17 +421,17 @@ class SvmlightSource:
         """Read all parts once: rows and lines of each, the columns, and whether float32 holds all values."""
         sizes, lines, smallest, largest, single = [], [0], 1, 0, True
         for i in range(len(self._edges) - 1):
-            found = self._entries(i, lines[-1])
-            sizes.append(len(found.labels))
-            lines.append(lines[-1] + found.n_lines)
-            smallest, largest = min(smallest, found.smallest), max(largest, found.largest)
-            single = single and found.single
+            result = self._entries(i, lines[-1])
+            sizes.append(len(result.labels))
+            lines.append(lines[-1] + result.n_lines)
+            smallest, largest = min(smallest, result.smallest), max(largest, result.largest)
+            single = single and result.single
         self.sizes, self._lines = tuple(sizes), lines
         self._first = min(smallest, 1)
-        found = largest + 1 - self._first
-        if n_features is not None and found > n_features:
+        result = largest + 1 - self._first
+        if n_features is not None and result > n_features:
             raise DataError(f"{self._stamp.path}: expected {n_features} columns, got one with the number {largest}.")
-        self.n_columns = found if n_features is None else n_features
+        self.n_columns = result if n_features is None else n_features
         self.dtype = np.dtype(dtype or (np.float32 if single and self._stamp.size >= LARGE else np.float64))
         why = "one is 0" if self._first == 0 else "none is 0"
         self.notes = (f"Column numbers were taken to start at {self._first}, because {why}.",)
@@ -443,16 +443,16 @@ class SvmlightSource:
         name = self._stamp.path.name
         with one_sentence(name), open(self._stamp.path, "rb") as file:
             file.seek(self._edges[i])
-            found = read_entries(_Limited(file, self._edges[i + 1]), name, lines_before)
-        if found.n_bytes < self._edges[i + 1] - self._edges[i]:
+            result = read_entries(_Limited(file, self._edges[i + 1]), name, lines_before)
+        if result.n_bytes < self._edges[i + 1] - self._edges[i]:
             raise DataError(f"{name}: the file ends too early; it is damaged or was not copied whole.")
-        return found
+        return result
 
     def read(self, i):
         """Return part i."""
-        found = self._entries(i, self._lines[i])
-        found = found._replace(values=found.values.astype(self.dtype, copy=False))
-        return Piece(as_csr(found, self._first, self.n_columns), whole_labels(found.labels))
+        result = self._entries(i, self._lines[i])
+        result = result._replace(values=result.values.astype(self.dtype, copy=False))
+        return Piece(as_csr(result, self._first, self.n_columns), whole_labels(result.labels))
 
     def where(self, i):
         """Say where part i is."""

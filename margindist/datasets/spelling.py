@@ -218,9 +218,9 @@ def _guessed_dates(levels):
         return None
     ((_, hours, zone),) = manners
     orders = (_YEAR_FIRST,) if pattern is _ISO else (_DAY_FIRST, _MONTH_FIRST)
-    found = [Dates(order, hours, zone) for order in orders]
-    found = [how for how in found if all(how.read(level) is not None for level in levels)]
-    return found[0] if len(found) == 1 else None  # none, or day and month cannot be told apart
+    result = [Dates(order, hours, zone) for order in orders]
+    result = [how for how in result if all(how.read(level) is not None for level in levels)]
+    return result[0] if len(result) == 1 else None  # none, or day and month cannot be told apart
 
 
 def names_of(name, how):
@@ -235,8 +235,8 @@ def missing_among(levels):
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pc.is_in(levels, value_set=pa.array(sorted(MISSING_NUMBERS), levels.type))
-    return found.to_numpy(zero_copy_only=False)
+    result = pc.is_in(levels, value_set=pa.array(sorted(MISSING_NUMBERS), levels.type))
+    return result.to_numpy(zero_copy_only=False)
 
 
 def applied(name, how, levels):

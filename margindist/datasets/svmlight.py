@@ -100,8 +100,8 @@ def read_entries(stream, name, lines_before=0):
         for column, more_of_it in zip((labels, counts, indices, values), block, strict=True):
             column.extend(more_of_it)
     ends = np.cumsum(counts.finish())
-    found = labels.finish(), ends, indices.finish(), values.finish()
-    return Entries(*found, single, int(smallest), int(largest), n_lines, n_bytes)
+    result = labels.finish(), ends, indices.finish(), values.finish()
+    return Entries(*result, single, int(smallest), int(largest), n_lines, n_bytes)
 
 
 def _parsed(text, name, lines_before):

@@ -388,15 +388,15 @@ def _take_note(columns, levels, empty):
             if k in empty and not all(np.isnan(part).all() for part in column.parts):
                 empty.discard(k)
             continue
-        found = text_column(column, trim=True).levels
-        found = found.filter(pa.array(~spelling.missing_among(found)))
-        if len(found):
+        result = text_column(column, trim=True).levels
+        result = result.filter(pa.array(~spelling.missing_among(result)))
+        if len(result):
             empty.discard(k)
         known = levels.get(k)
         if known is None:
-            levels[k] = found[:_MOST_LEVELS]
+            levels[k] = result[:_MOST_LEVELS]
         elif len(known) < _MOST_LEVELS:
-            levels[k] = pa.concat_arrays([known, found]).unique()[:_MOST_LEVELS]
+            levels[k] = pa.concat_arrays([known, result]).unique()[:_MOST_LEVELS]
 
 
 def formats_of(kind, path, split, told=None):

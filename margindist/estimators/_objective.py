@@ -107,10 +107,10 @@ class ObjectiveClassifier(MarginClassifier):
 
             return self._solve_each(solve, data.codes, X, y, space=space, joint=self._is_joint())
 
-        def gap(k, space, found):
+        def gap(k, space, result):
             if self._is_joint():
-                return kernel_gap_of_joint(Problem(objective, space, data.codes, data.weights), found)
-            return kernel_gap(Problem(objective, space, self._sign_vectors(data.codes)[k], data.weights), found)
+                return kernel_gap_of_joint(Problem(objective, space, data.codes, data.weights), result)
+            return kernel_gap(Problem(objective, space, self._sign_vectors(data.codes)[k], data.weights), result)
 
         space, solutions = self._solve_in_spaces(data, solve_all, gap)
         self._store(space, [solution.coef for solution in solutions])

@@ -101,26 +101,26 @@ class PartitionedMixin:
 
     def _survey(self, place, X):
         """Find labels, weights and shape of all partitions, and how to encode them; set what every fit sets of them."""
-        (found,) = drive(place, Survey, [()], _look)
-        if found is None:
+        (result,) = drive(place, Survey, [()], _look)
+        if result is None:
             raise ValueError(f"{type(self).__name__}: all sample weights are zero; at least one must be positive.")
-        if found["columns_min"] != found["columns_max"]:
+        if result["columns_min"] != result["columns_max"]:
             raise ValueError(
                 f"{type(self).__name__}: expected the same number of columns in all partitions, got from "
-                f"{found['columns_min']} to {found['columns_max']}."
+                f"{result['columns_min']} to {result['columns_max']}."
             )
-        labels, totals = _merged(found["labels"])
+        labels, totals = _merged(result["labels"])
         check_classification_targets(labels)
         if getattr(X, "classes", None) is not None:
             labels, totals = self._among(X.classes, labels, totals)
         self._encode(labels)
-        self.n_features_in_ = int(found["columns_max"])
+        self.n_features_in_ = int(result["columns_max"])
         if X.feature_names is not None and all(isinstance(name, str) for name in X.feature_names):
             self.feature_names_in_ = np.asarray(X.feature_names, dtype=object)
         weights = self._class_weights(totals, labels)
         self._weights_in_range(weights)
-        found["total_weight"] = float(np.dot(totals, weights))
-        return found, Encoding(self.classes_, weights, bool(getattr(self, "fit_intercept", False)))
+        result["total_weight"] = float(np.dot(totals, weights))
+        return result, Encoding(self.classes_, weights, bool(getattr(self, "fit_intercept", False)))
 
     def _among(self, classes, labels, totals):
         """Return the classes that were given, and the weight of each."""
@@ -155,11 +155,11 @@ def _gamma_and_sample(gamma, n_rows, n_features, share, seed):
     return gamma, (yield Round("sample", (share, seed)))
 
 
-def _merged(found):
+def _merged(result):
     """Return all labels, sorted, and the weight of the rows that have each."""
-    kinds = {"text" if labels.dtype.kind in "USO" else "numbers" for labels, _ in found}
+    kinds = {"text" if labels.dtype.kind in "USO" else "numbers" for labels, _ in result}
     if len(kinds) > 1:
         raise ValueError("y: expected labels of one kind, got text in one partition and numbers in another.")
-    every = np.concatenate([labels for labels, _ in found])
+    every = np.concatenate([labels for labels, _ in result])
     labels, codes = np.unique(every, return_inverse=True)
-    return labels, np.bincount(codes, weights=np.concatenate([totals for _, totals in found]))
+    return labels, np.bincount(codes, weights=np.concatenate([totals for _, totals in result]))

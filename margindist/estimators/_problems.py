@@ -79,9 +79,9 @@ class ProblemsMixin:
 
     def _digits_lost(self, error):
         """Return the error that says what to make smaller."""
-        dear = [name for name in PRICES if is_real(price := getattr(self, name, None)) and _DEAR < price < np.inf]
-        prices = " and prices" if dear else ""
-        lower = f", or lower {' and '.join(dear)}" if dear else ""
+        expensive = [name for name in PRICES if is_real(price := getattr(self, name, None)) and _DEAR < price < np.inf]
+        prices = " and prices" if expensive else ""
+        lower = f", or lower {' and '.join(expensive)}" if expensive else ""
         return ValueError(
             f"{type(self).__name__}: expected features (or kernel values){prices} of moderate size, got some with "
             f"which the solver loses all digits ({error}); scale the features, for instance by StandardScaler{lower}."
@@ -113,8 +113,8 @@ class ProblemsMixin:
 
     def _attributes_so_far(self, space, coef):
         """Return what makes a copy of this estimator predict with the coefficients of an unfinished fit."""
-        found = space.attributes_so_far(np.atleast_2d(coef))
-        return None if found is None else {**found, "classes_": self.classes_}
+        result = space.attributes_so_far(np.atleast_2d(coef))
+        return None if result is None else {**result, "classes_": self.classes_}
 
     def _warn_unless_converged(self, solutions):
         for solution in solutions:
@@ -141,5 +141,5 @@ class ProblemsMixin:
         """Set ``multipliers_``, with zeros for rows of weight zero."""
         self.multipliers_ = np.vstack([solution.dual for solution in solutions])
         if data.kept is not None:
-            found, self.multipliers_ = self.multipliers_, np.zeros((len(solutions), data.n_given))
-            self.multipliers_[:, data.kept] = found
+            result, self.multipliers_ = self.multipliers_, np.zeros((len(solutions), data.n_given))
+            self.multipliers_[:, data.kept] = result

@@ -319,14 +319,14 @@ class LDMClassifier(MarginClassifier):
             def solve_one(k, signs, report):
                 problem = Problem(objective, space, signs, data.weights)
                 options = Options(self.tol, self.max_iter, rngs[k], report, threads)
-                found = self._solve(problem, options, starts[k] if starts else self._last_solution(k, space))
-                self._refuse_infeasible(found)
-                return found
+                result = self._solve(problem, options, starts[k] if starts else self._last_solution(k, space))
+                self._refuse_infeasible(result)
+                return result
 
             return self._solve_each(solve_one, data.codes, X, y, space=space)
 
-        def gap(k, space, found):
-            return kernel_gap(Problem(objective, space, self._sign_vectors(data.codes)[k], data.weights), found)
+        def gap(k, space, result):
+            return kernel_gap(Problem(objective, space, self._sign_vectors(data.codes)[k], data.weights), result)
 
         space, solutions = self._solve_in_spaces(data, solve_all, gap)
         self._store_solutions(data, space, solutions)
@@ -393,14 +393,14 @@ class LDMClassifier(MarginClassifier):
         """Solve one two-class problem by what the solver works on: the rows, a Gram matrix or features of it."""
         space = problem.space
         if not self._works_on_rows(space):
-            found = _ON_GRAM[self.solver_].solve(problem._replace(space=space.gram), options, start)
-            if self.solver_ == "dcd" or found.status is not Status.STALLED:
-                return found
-            if space.memory_of_rows[0] > self.cache_size * 1e6 or hidden_by_rounding(found):
-                return found
+            result = _ON_GRAM[self.solver_].solve(problem._replace(space=space.gram), options, start)
+            if self.solver_ == "dcd" or result.status is not Status.STALLED:
+                return result
+            if space.memory_of_rows[0] > self.cache_size * 1e6 or hidden_by_rounding(result):
+                return result
             # All features have more digits than their inner products; and where a hard margin was not found, more ways
             # to find one, or to prove there is none.
-            start = found if np.isfinite(found.objective) else None
+            start = result if np.isfinite(result.objective) else None
             return self._solve_on_features(problem, options, start, tried=("block",))
         if space.factor() is None:
             return solve(self._case(problem._replace(space=space.rows), options, self.solver), start)
@@ -743,7 +743,7 @@ class LDMClassifierCV(GridSearchClassifier):
         solutions = projected_newton.solve_grid(problem, Options(min(self.tol, GRID_TOL), self.max_iter))
         alphas = np.array([[solution.coef for solution in point] for point in solutions])
         values = fold.scores(space, space.from_rows(alphas))
-        behind = [k for k, point in enumerate(solutions) if not all(found.gap <= self.tol for found in point)]
+        behind = [k for k, point in enumerate(solutions) if not all(result.gap <= self.tol for result in point)]
         if behind and self.max_iter is None:  # one point after the other has more ways to get there
             with contextlib.suppress(ValueError):  # digits lost there, too: what was found stands
                 few = [points[k] for k in behind], [objectives[k] for k in behind]
@@ -757,7 +757,8 @@ class LDMClassifierCV(GridSearchClassifier):
         sign_vectors = estimator._sign_vectors(data.codes)
         coefs = np.empty((len(points), len(sign_vectors), space.n_coefficients))
         last, behind = [None] * len(sign_vectors), 0
-        for k in sorted(range(len(points)), key=lambda k: (objectives[k].bend, objectives[k].cap, objectives[k].pull)):
+        order = [(each.variance_weight, each.upper_bound, each.mean_weight) for each in objectives]
+        for k in sorted(range(len(points)), key=order.__getitem__):
             estimator.set_params(**points[k])
             estimator.solver_ = estimator._pick_solver(objectives[k], space, data.weights)
             estimator._check_memory(space)
@@ -766,5 +767,5 @@ class LDMClassifierCV(GridSearchClassifier):
                 last[t] = estimator._solve(asked, Options(self.tol, self.max_iter), last[t])
                 estimator._refuse_infeasible(last[t])
                 coefs[k, t] = last[t].coef
-            behind += any(not found.gap <= self.tol for found in last)
+            behind += any(not result.gap <= self.tol for result in last)
         return fold.scores(space, coefs), behind

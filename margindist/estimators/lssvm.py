@@ -313,25 +313,25 @@ class LSSVMClassifier(MarginClassifier):
         if space.n_columns is not None:
             shared = {}
             solutions = [
-                quietly(self._go_on, space, data, signs, found, shared) for signs, found in zip(targets, solutions)
+                quietly(self._go_on, space, data, signs, result, shared) for signs, result in zip(targets, solutions)
             ]
         self._warn_unless_converged(solutions)
         return solutions
 
-    def _go_on(self, space, data, signs, found, shared):
+    def _go_on(self, space, data, signs, result, shared):
         """Return a solution that has lost its digits, or what other ways lead to if that is nearer."""
-        if found.status is Status.OPTIMAL:
-            return found
+        if result.status is Status.OPTIMAL:
+            return result
         rows = as_rows(data.X, self.fit_intercept)
         problem, options = self._by_products(rows, signs, data, shared)
-        found = least_squares.certify_by_rows(problem, options, found)
+        result = least_squares.certify_by_rows(problem, options, result)
         with contextlib.suppress(ArithmeticError):  # prices beyond all digits: at least what was found is finite
             nearly = self.space == "dual" and space.n_columns <= _NEARLY_NARROW * len(signs)
             if nearly and not space.is_narrow:
-                found = _nearest(found, *self._solve_by_columns(space, data, signs[None]))
-            if least_squares.rounding_floor(problem, options, found) <= self.tol:
-                found = _nearest(found, least_squares.solve(problem, options))
-        return found
+                result = _nearest(result, *self._solve_by_columns(space, data, signs[None]))
+            if least_squares.rounding_floor(problem, options, result) <= self.tol:
+                result = _nearest(result, least_squares.solve(problem, options))
+        return result
 
     def _solve_by_columns(self, space, data, targets):
         rows = as_rows(data.X, self.fit_intercept)

@@ -185,12 +185,12 @@ class MAMClassifier(MarginClassifier):
         groups[np.arange(len(folds)), folds, data.codes] = data.weights
         sums = space.image(groups.reshape(len(folds), -1)).reshape(groups.shape)
         positives = [1] if len(signs) == 1 else range(len(signs))
-        found = [
+        result = [
             search_slope(sums, positive, folds, s, data.weights, self.bias) for positive, s in zip(positives, signs)
         ]
         self.slope_grid_ = SLOPES.copy()
-        self.slope_cv_error_ = np.array([search.errors for search in found]) / data.weights.sum()
-        return np.array([search.slope for search in found]), np.column_stack([search.scores for search in found])
+        self.slope_cv_error_ = np.array([search.errors for search in result]) / data.weights.sum()
+        return np.array([search.slope for search in result]), np.column_stack([search.scores for search in result])
 
     def _deal(self, codes):
         """Return the fold of each row, every class spread evenly."""

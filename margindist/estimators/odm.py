@@ -293,9 +293,9 @@ class ODMClassifier(ObjectiveClassifier, objective=ODM, requirements=_REQUIREMEN
 
         def solve_on(rows, start):
             on_rows = problem._replace(space=rows)
-            found = multiclass.solve(on_rows, options, start)
-            self.solver_ = found.extra["began"]
-            return found
+            result = multiclass.solve(on_rows, options, start)
+            self.solver_ = result.extra["began"]
+            return result
 
         return solve_joint_in_space(problem.space, problem, self.tol, solve_on, start)
 
@@ -464,12 +464,12 @@ class ODMClassifierCV(GridSearchClassifier):
         estimator = fold.estimator
         space = fold.space()
         if estimator._is_joint():
-            found, behind = self._solve_joint(estimator, space.rows, data, points)
+            result, behind = self._solve_joint(estimator, space.rows, data, points)
         elif estimator.solver == "newton" or (estimator.solver == "auto" and newton.is_affordable(space.rows)):
-            found, behind = self._solve_two_class(estimator, space.rows, data, points)
+            result, behind = self._solve_two_class(estimator, space.rows, data, points)
         else:
             return self._fit_each(fold, points)
-        return fold.scores(space, space.from_weights(found)), behind
+        return fold.scores(space, space.from_weights(result)), behind
 
     def _solve_two_class(self, estimator, rows, data, points):
         """Follow ``lam`` for each ``theta`` and problem; return coefficients and how many missed ``tol``.
@@ -478,7 +478,7 @@ class ODMClassifierCV(GridSearchClassifier):
         no row is above its band.
         """
         problems = estimator._sign_vectors(data.codes)
-        found, behind = np.empty((len(points), len(problems), n_columns(rows))), 0
+        result, behind = np.empty((len(points), len(problems), n_columns(rows))), 0
         order = sorted(range(len(points)), key=lambda k: (points[k]["theta"], points[k]["lam"], points[k]["mu"]))
         paths = [
             [list(step) for _, step in groupby(path, lambda k: points[k]["lam"])]
@@ -493,21 +493,21 @@ class ODMClassifierCV(GridSearchClassifier):
                         objective = ODM(*(float(points[k][name]) for name in ("lam", "mu", "theta")))
                         problem = Problem(objective, rows, signs, data.weights)
                         start = newton.solve(problem, options, start)
-                        found[k, t] = start.coef
+                        result[k, t] = start.coef
                         behind += not start.gap <= self.tol
-                    start = start._replace(coef=found[step[0], t])
-                start = start._replace(coef=found[path[0][0], t])
-        return found, behind
+                    start = start._replace(coef=result[step[0], t])
+                start = start._replace(coef=result[path[0][0], t])
+        return result, behind
 
     def _solve_joint(self, estimator, rows, data, points):
         """Solve point after point, each from the start: another start may lead elsewhere."""
-        found, behind = [], 0
+        result, behind = [], 0
         rng = estimator._rng().spawn(1)[0]
         for point in points:
             objective = ODM(*(float(point[name]) for name in ("lam", "mu", "theta")))
             problem = Problem(objective, rows, data.codes, data.weights)
             choices = {"outer": self.outer}
             rounds = multiclass.solve(problem, Options(self.tol, self.max_iter, copy.deepcopy(rng), choices=choices))
-            found.append(rounds.coef)
+            result.append(rounds.coef)
             behind += rounds.status is Status.ITERATION_LIMIT and not rounds.gap <= self.tol
-        return np.array(found), behind
+        return np.array(result), behind

@@ -169,8 +169,8 @@ def _coefficients(regression, n_rows):
     """Return the weights of the columns, or of the rows, that a fitted regression of scikit-learn has."""
     if hasattr(regression, "support_"):
         alphas = np.zeros(n_rows)
-        found = regression.dual_coef_
-        alphas[regression.support_] = (found.toarray() if sp.issparse(found) else found).ravel()
+        result = regression.dual_coef_
+        alphas[regression.support_] = (result.toarray() if sp.issparse(result) else result).ravel()
         return alphas
     return regression.coef_
 

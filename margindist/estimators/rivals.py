@@ -462,31 +462,31 @@ class FMMClassifier(MarginClassifier):
             choices = {"step": self.step, "gram": gram}
             return margin_maximisation.solve(problem, Options(self.tol, self.max_iter, report=report, choices=choices))
 
-        found = self._solve_each(solve, data.codes, X, y, space=space)
-        self._store(space, [f.coef for f in found])
-        self.n_iter_ = max(f.n_iter for f in found)
-        self.margin_, self.margin_bound_ = (_one_or_array([f.extra[a] for f in found]) for a in ("margin", "bound"))
+        result = self._solve_each(solve, data.codes, X, y, space=space)
+        self._store(space, [f.coef for f in result])
+        self.n_iter_ = max(f.n_iter for f in result)
+        self.margin_, self.margin_bound_ = (_one_or_array([f.extra[a] for f in result]) for a in ("margin", "bound"))
         return self
 
     def _warn_unless_converged(self, solutions):
-        for found in solutions:
-            if found.status not in (Status.INSEPARABLE, Status.ITERATION_LIMIT, Status.STALLED):
+        for result in solutions:
+            if result.status not in (Status.INSEPARABLE, Status.ITERATION_LIMIT, Status.STALLED):
                 continue
             what = (
-                f"the margin {found.extra['margin']:.3g} is within {found.gap:.1e} of the largest one by proof, "
+                f"the margin {result.extra['margin']:.3g} is within {result.gap:.1e} of the largest one by proof, "
                 f"which is above tol={self.tol:g}. "
             )
-            if found.status is Status.INSEPARABLE:
+            if result.status is Status.INSEPARABLE:
                 what = (
                     "the training samples are not separated, and there is no margin to maximise; the last iterate is "
                     "kept. Use a kernel, or a method with a soft margin"
                 )
-            elif found.status is Status.ITERATION_LIMIT:
+            elif result.status is Status.ITERATION_LIMIT:
                 what += "Raise max_iter or tol"
             else:
                 what += "Rounding hides the rest: scale the features, or raise tol"
             warnings.warn(
-                f"{type(self).__name__}: after {found.n_iter} iterations {what}.", ConvergenceWarning, stacklevel=4
+                f"{type(self).__name__}: after {result.n_iter} iterations {what}.", ConvergenceWarning, stacklevel=4
             )
             return
 

@@ -135,14 +135,14 @@ class ParameterInfluenceDisplay:
         several = isinstance(cv_results, Mapping) and "params" not in cv_results
         named = cv_results if several else {_search_name(cv_results) if name is None else name: cv_results}
         curves = []
-        for method, found in named.items():
-            curves += _curves(method, found, params, others)
+        for method, result in named.items():
+            curves += _curves(method, result, params, others)
         if not curves:
             raise ValueError(
                 "ParameterInfluenceDisplay: the search has tried no parameter with more than one value; give params."
             )
         if score_name is None:
-            score_name = "accuracy" if all(_is_accuracy(found) for found in named.values()) else "score"
+            score_name = "accuracy" if all(_is_accuracy(result) for result in named.values()) else "score"
         return cls(curves, score_name=score_name).plot(ax)
 
     @classmethod
@@ -252,34 +252,34 @@ class ParameterInfluenceDisplay:
 # ---------------------------------------------------------------------- from results to curves
 
 
-def _search_name(found):
-    estimator = getattr(found, "best_estimator_", getattr(found, "estimator", None))
+def _search_name(result):
+    estimator = getattr(result, "best_estimator_", getattr(result, "estimator", None))
     return "classifier" if estimator is None else _display_name(estimator).removesuffix("CV")
 
 
-def _is_accuracy(found):
-    return not isinstance(found, Mapping) and getattr(found, "scoring", None) in (None, "accuracy")
+def _is_accuracy(result):
+    return not isinstance(result, Mapping) and getattr(result, "scoring", None) in (None, "accuracy")
 
 
-def _results(method, found):
+def _results(method, result):
     """Return the results of a search and the position of the best parameters."""
-    results = found if isinstance(found, Mapping) else getattr(found, "cv_results_", None)
+    results = result if isinstance(result, Mapping) else getattr(result, "cv_results_", None)
     needed = ("params", "mean_test_score", "std_test_score")
     if results is None or any(key not in results for key in needed):
         raise ValueError(
             f"ParameterInfluenceDisplay: expected a fitted search or its cv_results_ with {', '.join(needed)} for "
-            f"{method}, got {type(found).__name__}."
+            f"{method}, got {type(result).__name__}."
         )
     means = np.asarray(results["mean_test_score"], dtype=np.float64)
     if not np.isfinite(means).any():
         raise ValueError(f"ParameterInfluenceDisplay: the search for {method} has no score that is a number.")
-    best = getattr(found, "best_index_", None)
+    best = getattr(result, "best_index_", None)
     return results, int(np.nanargmax(means)) if best is None else int(best)
 
 
-def _curves(method, found, params, others):
+def _curves(method, result, params, others):
     """Return the curves of one search."""
-    results, best = _results(method, found)
+    results, best = _results(method, result)
     tried = [dict(chosen) for chosen in results["params"]]
     varied = [key for key in tried[best] if len({_token(chosen.get(key)) for chosen in tried}) > 1]
     if params is not None:

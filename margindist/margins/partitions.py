@@ -163,13 +163,13 @@ class PartitionMargins:
         z, weights = (np.concatenate(list(parts)) for parts in zip(*fetched["margins"], strict=True))
         order = np.argsort(z, kind="stable")
         z, weights = z[order], weights[order]
-        found = highs.copy()
+        result = highs.copy()
         for k in np.flatnonzero(~narrow):
             inside = slice(*np.searchsorted(z, [lows[k], highs[k]], side="right"))
             before = reached[bins[k] - 1]
             place = _first(before + np.cumsum(weights[inside]), targets[k], strict[k])
-            found[k] = z[inside][min(place, inside.stop - inside.start - 1)]
-        return np.split(found, 2)
+            result[k] = z[inside][min(place, inside.stop - inside.start - 1)]
+        return np.split(result, 2)
 
 
 def _first(reached, target, more):

@@ -86,10 +86,10 @@ def first_reaching(history: np.ndarray, levels: ArrayLike) -> np.ndarray:
     (True, True)
     """
     levels = np.asarray(levels, dtype=np.float64)
-    found = np.full(levels.shape, np.nan, dtype=[(name, np.float64) for name in history.dtype.names])
+    result = np.full(levels.shape, np.nan, dtype=[(name, np.float64) for name in history.dtype.names])
     so_far = np.maximum.accumulate(history["margin"])
     places = np.searchsorted(so_far, levels)
     reached = places < len(history)
     for name in history.dtype.names:
-        found[name][reached] = history[name][places[reached]]
-    return found
+        result[name][reached] = history[name][places[reached]]
+    return result

@@ -143,8 +143,8 @@ def certify(model, X: MatrixLike, y, sample_weight=None) -> Judgement:
     if not present.all():
         raise ValueError("certify: expected positive weights, got some that are zero; leave those samples out.")
     problems = _READERS[name](model, X, y, weights)
-    found = [problem.judged() for problem in problems]
-    objective, lower, upper, better = (np.array(part) for part in zip(*found, strict=True))
+    result = [problem.judged() for problem in problems]
+    objective, lower, upper, better = (np.array(part) for part in zip(*result, strict=True))
     differing = np.nan
     if not isinstance(problems[0], Expansion):
         codes = (better[0] > 0).astype(int) if len(better) == 1 else better.argmax(axis=0)

@@ -130,12 +130,12 @@ class Store:
 
     def _open(self):
         try:
-            (found,) = self._connection.execute("PRAGMA user_version").fetchone()
-            if found > _FORMAT:
+            (outcome,) = self._connection.execute("PRAGMA user_version").fetchone()
+            if outcome > _FORMAT:
                 raise StoreError(
-                    f"{self.path}: written by a newer margindist (format {found}, this reads {_FORMAT}); upgrade it."
+                    f"{self.path}: written by a newer margindist (format {outcome}, this reads {_FORMAT}); upgrade it."
                 )
-            if found < _FORMAT:
+            if outcome < _FORMAT:
                 self._connection.executescript(f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_FORMAT}; COMMIT;")
         except sqlite3.OperationalError as error:
             raise StoreError(f"{self.path}: no results can be kept here ({error}); name another file.") from None

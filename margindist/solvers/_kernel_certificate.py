@@ -116,15 +116,15 @@ def _margin_errors(gram, coef):
     return errors
 
 
-def certify_features(problem, factor, gram, found, tol):
+def certify_features(problem, factor, gram, result, tol):
     """Return the solution that weights of features make, in coefficients of the rows, with its proof; no status yet.
 
     ``gram`` is what they are features of; None if the problem is that on the features. Few coefficients are good enough
     if they are proved up to a relative gap of ``tol``.
     """
     objective, _, signs, weights = problem
-    w = found.coef
-    margins, beta, dual = _dual_of_weights(problem, factor, w, found.dual)
+    w = result.coef
+    margins, beta, dual = _dual_of_weights(problem, factor, w, result.dual)
     few = _Candidate(objective, factor, weights, factor.coefficients(w), margins, w @ w)
     seen = factor.rows.X.T @ dual
     off = few.scale * w - seen
@@ -137,9 +137,9 @@ def certify_features(problem, factor, gram, found, tol):
     many = _Candidate(objective, factor, weights, dual, signs * image, square)
     first = few.solution(beta, few.lower_bound(beta, distance))
     second = many.solution(beta, many.lower_bound(beta, many.distance(margins)))
-    found = with_bound(first, second.least)
-    if found.gap <= tol or first.most <= second.most:
-        return found
+    result = with_bound(first, second.least)
+    if result.gap <= tol or first.most <= second.most:
+        return result
     return with_bound(second, first.least)
 
 
@@ -151,7 +151,7 @@ def _dual_of_weights(problem, factor, w, beta):
     return margins, beta, signs * objective.dual_coef(beta, margins, weights)
 
 
-def kernel_gap(problem, found):
+def kernel_gap(problem, result):
     """Return at most how far, relatively, a solution on Nystroem's features is above the minimum of the whole kernel.
 
     ``problem`` lives in a :class:`~margindist.spaces.space.KernelSpace` without a Gram matrix, whose kernel must have
@@ -159,9 +159,9 @@ def kernel_gap(problem, found):
     """
     objective, space, signs, weights = problem
     factor = space.factor()
-    w = factor.weights(found.coef)
-    margins, beta, dual = _dual_of_weights(problem, factor, w, found.dual)
-    few = _Candidate(objective, factor, weights, found.coef, margins, w @ w)
+    w = factor.weights(result.coef)
+    margins, beta, dual = _dual_of_weights(problem, factor, w, result.dual)
+    few = _Candidate(objective, factor, weights, result.coef, margins, w @ w)
     # The whole kernel makes a longer function of the same dual point: a shorter point may prove more.
     pull = signs * objective.dual_coef(np.zeros_like(beta), margins, weights)
     parts = np.column_stack([pull, dual - pull])
@@ -196,8 +196,8 @@ def certify_multipliers(objective, gram, signs, weights, beta, margins):
     """Return the solution that multipliers make at approximate margins, proved by its exact ones; and these."""
     coef = signs * objective.dual_coef(beta, margins, weights)
     image = gram.image(coef)
-    found = _Candidate(objective, gram, weights, coef, signs * image, max(coef @ image, 0.0))
-    return found.solution(beta.copy(), found.lower_bound(beta, found.distance(margins))), signs * image
+    result = _Candidate(objective, gram, weights, coef, signs * image, max(coef @ image, 0.0))
+    return result.solution(beta.copy(), result.lower_bound(beta, result.distance(margins))), signs * image
 
 
 def certify_path(objective, gram, signs, weights, beta, margins, path):
@@ -209,8 +209,8 @@ def certify_path(objective, gram, signs, weights, beta, margins, path):
     coef = signs * beta
     lengths = np.sqrt(np.maximum(gram.diagonal, 0.0))
     errors = rounding(path.n_terms) * lengths * path.length
-    found = _Candidate(objective, gram, weights, coef, margins, max(beta @ margins, 0.0), errors)
-    return found.solution(beta.copy(), found.lower_bound(beta, found.distance(margins)))
+    result = _Candidate(objective, gram, weights, coef, margins, max(beta @ margins, 0.0), errors)
+    return result.solution(beta.copy(), result.lower_bound(beta, result.distance(margins)))
 
 
 def certify_projection(objective, gram, signs, weights, factor, beta, support, w):
@@ -223,11 +223,11 @@ def certify_projection(objective, gram, signs, weights, factor, beta, support, w
     gram.add_columns(factor.pivots, of_landmarks[factor.pivots], scores := support.copy(), np.zeros(len(w), dtype=bool))
     coef = signs * beta + of_landmarks
     margins = signs * scores
-    found = _Candidate(objective, gram, weights, coef, margins, max(coef @ scores, 0.0))
+    result = _Candidate(objective, gram, weights, coef, margins, max(coef @ scores, 0.0))
     pull = objective.dual_coef(beta, margins, weights) - beta
     off = w - factor.features.T @ (signs * pull)
-    distance = (np.sqrt(off @ off + distance_bound(factor, pull)) + found.stretch) ** 2 + found.misfit(margins)
-    return found.solution(beta.copy(), found.lower_bound(beta, distance)), margins
+    distance = (np.sqrt(off @ off + distance_bound(factor, pull)) + result.stretch) ** 2 + result.misfit(margins)
+    return result.solution(beta.copy(), result.lower_bound(beta, distance)), margins
 
 
 def distance_bound(factor, coef):
@@ -349,15 +349,15 @@ def solve_in_space(space, problem, goal, solve, start=None):
     def attempt(factor, start):
         if start is not None:
             start = start._replace(coef=factor.rows.X.T @ start.coef)
-        found = solve(factor.rows, start)
-        if found.status is Status.INFEASIBLE:  # of the features, which lack short directions
-            proved = space.gram is None or inseparable_rows(space.gram, problem.signs, found.dual)
+        result = solve(factor.rows, start)
+        if result.status is Status.INFEASIBLE:  # of the features, which lack short directions
+            proved = space.gram is None or inseparable_rows(space.gram, problem.signs, result.dual)
             status = Status.INFEASIBLE if proved else Status.STALLED
-            return found._replace(coef=factor.coefficients(found.coef), status=status)
-        enough = goal(found.objective)
-        solved.append(found.gap <= enough or np.isinf(found.objective))
-        proved = certify_features(problem, factor, space.gram, found, enough)
-        return conclude(proved._replace(n_iter=found.n_iter), enough, found.status)
+            return result._replace(coef=factor.coefficients(result.coef), status=status)
+        enough = goal(result.objective)
+        solved.append(result.gap <= enough or np.isinf(result.objective))
+        proved = certify_features(problem, factor, space.gram, result, enough)
+        return conclude(proved._replace(n_iter=result.n_iter), enough, result.status)
 
     first = attempt(space.factor(), start)
     if first.status is not Status.STALLED or space.gram is None or not all(solved) or hidden_by_rounding(first):
@@ -375,12 +375,12 @@ def solve_joint_in_space(space, problem, tol, solve, start=None):
     def attempt(factor, start):
         if start is not None:
             start = start._replace(coef=start.coef @ factor.rows.X)
-        found = solve(factor.rows, start)
-        return found, _certify_rounds(problem, factor, space.gram, found)
+        result = solve(factor.rows, start)
+        return result, _certify_rounds(problem, factor, space.gram, result)
 
-    found, first = attempt(space.factor(), start)
-    if first.gap <= tol or found.gap > tol or space.gram is None:
+    result, first = attempt(space.factor(), start)
+    if first.gap <= tol or result.gap > tol or space.gram is None:
         return first
     _, second = attempt(space.finest_factor(), first)
     best = second if second.objective <= first.objective or second.gap <= tol else first
-    return best._replace(n_iter=found.n_iter + second.n_iter)
+    return best._replace(n_iter=result.n_iter + second.n_iter)

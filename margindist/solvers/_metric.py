@@ -99,11 +99,11 @@ class Metric(NamedTuple):
         Coefficients λ2 p + β − Pz made at the ``assumed`` margins z have the ``exact`` ones. These miss the margins of
         the multipliers by KP times what the assumed ones do, K = YGY, and (I + KP)⁻¹K = H.
         """
-        if objective.bend == 0.0:
+        if objective.variance_weight == 0.0:
             return exact
         share = weights / weights.sum()
         away = exact - assumed
-        return exact - self.margins(objective.bend * share * (away - share @ away))
+        return exact - self.margins(objective.variance_weight * share * (away - share @ away))
 
 
 def plain(gram, signs):
@@ -127,7 +127,7 @@ def choose(objective, gram, factor, weights, rng):
         loose = _looseness(objective, gram, factor, weights, rng)
         if loose > SETTINGS.loose:
             return (of_whole if gram.can_derive else None), factor
-    strength = objective.bend * (weights @ factor.diagonal) / weights.sum()
+    strength = objective.variance_weight * (weights @ factor.diagonal) / weights.sum()
     return of_features if loose * strength <= SETTINGS.tight else of_part, factor
 
 
@@ -143,7 +143,7 @@ def _looseness(objective, gram, factor, weights, rng):
     F, root = factor.features[sample], np.sqrt(share[sample])
     rest = root[:, None] * (gram.block(sample) - F @ F.T) * root
     largest = eigvalsh(rest, subset_by_index=[len(sample) - 1, len(sample) - 1])[0]
-    return objective.bend * max(largest, 0.0)
+    return objective.variance_weight * max(largest, 0.0)
 
 
 def _enough(factor, weights, times):
@@ -158,7 +158,7 @@ def of_features(objective, gram, factor, signs, weights):
     """Return the kernel in the metric of the variance of a factor's features: nearly H if the factor is nearly G."""
     F, share = factor.features, weights / weights.sum()
     mean = F.T @ (signs * share)
-    values, vectors = eigh(objective.bend * ((F.T * share) @ F - np.outer(mean, mean)))
+    values, vectors = eigh(objective.variance_weight * ((F.T * share) @ F - np.outer(mean, mean)))
     values = np.maximum(values, 0.0)
     return Metric(gram, F @ (vectors * np.sqrt(values / (1.0 + values))), -1.0, signs)
 
@@ -170,8 +170,8 @@ def of_part(objective, gram, factor, signs, weights):
     images = gram.dot(root[:, None] * np.column_stack([Q, r]))
     seen = r @ Q
     C = Q - np.outer(r, seen)
-    N = np.sqrt(objective.bend) * (images[:, :-1] - np.outer(images[:, -1], seen))
-    square = C.T @ C + np.sqrt(objective.bend) * C.T @ (root[:, None] * N)
+    N = np.sqrt(objective.variance_weight) * (images[:, :-1] - np.outer(images[:, -1], seen))
+    square = C.T @ C + np.sqrt(objective.variance_weight) * C.T @ (root[:, None] * N)
     values, vectors = eigh(square)
     kept = values > _DEPENDENT * values[-1]
     return Metric(gram, N @ (vectors[:, kept] / np.sqrt(values[kept])), -1.0, signs)
@@ -188,9 +188,10 @@ def of_whole(objective, gram, factor, signs, weights):
     """Return the kernel in the metric of the variance, by the matrix M, which ``gram`` keeps for other signs."""
     share = weights / weights.sum()
     trace = share @ gram.diagonal
-    if objective.bend * trace <= SETTINGS.negligible:
+    if objective.variance_weight * trace <= SETTINGS.negligible:
         return plain(gram.whole(), signs)
-    c = min(objective.bend, 1.0 / (gram.n * np.finfo(float).eps * trace))  # rounding may take its inverse from S
+    largest = 1.0 / (gram.n * np.finfo(float).eps * trace)  # beyond, rounding may take the inverse of c from S
+    c = min(objective.variance_weight, largest)
     M = gram.derived((c, share.tobytes()), lambda values: _in_metric(values, c, share))
     tilted = signs * share
     image = M @ tilted

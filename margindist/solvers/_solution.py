@@ -120,20 +120,20 @@ def require(objective, algorithm, *members):
         )
 
 
-def conclude(found, tol, ended):
+def conclude(result, tol, ended):
     """Return what a solver found with its status: optimal if and only if the certified gap is at most ``tol``.
 
     Every solver ends here. ``ended`` says why the iterations ended, and is the status if the certificate is not met. A
     proof of infeasibility stays. Weights that are not finite are an error.
     """
-    if not np.isfinite(found.coef).all() or np.isnan(found.objective):
+    if not np.isfinite(result.coef).all() or np.isnan(result.objective):
         raise FloatingPointError("the weights are not finite")
-    if found.gap <= tol:
-        return found._replace(status=Status.OPTIMAL)
-    if found.status is Status.INFEASIBLE:
-        return found
-    contradicted = ended is Status.OPTIMAL or (ended is Status.INFEASIBLE and np.isfinite(found.objective))
-    return found._replace(status=Status.STALLED if contradicted else ended)
+    if result.gap <= tol:
+        return result._replace(status=Status.OPTIMAL)
+    if result.status is Status.INFEASIBLE:
+        return result
+    contradicted = ended is Status.OPTIMAL or (ended is Status.INFEASIBLE and np.isfinite(result.objective))
+    return result._replace(status=Status.STALLED if contradicted else ended)
 
 
 def certify(problem, coef, beta):
@@ -176,14 +176,14 @@ def hand_over(attempts, tol, unfinished=(Status.STALLED,)):
     best, n_iter, failure = None, 0, None
     for attempt in attempts:
         try:
-            found = attempt(best)
+            result = attempt(best)
         except (np.linalg.LinAlgError, ArithmeticError) as error:
             failure = error
             continue
-        if found is None:
+        if result is None:
             continue
-        n_iter += found.n_iter
-        best = conclude(better(best, found)._replace(n_iter=n_iter), tol, found.status)
+        n_iter += result.n_iter
+        best = conclude(better(best, result)._replace(n_iter=n_iter), tol, result.status)
         if best.status not in unfinished:
             return best
     if best is None:

@@ -32,7 +32,7 @@ def solve_in_span(solve, problem, options, start):
 
     if start is not None:
         start = start._replace(coef=basis.T @ start.coef)
-    found = solve(narrow, options._replace(report=report), start)
-    w = basis @ found.coef
-    now = certify(problem, w, found.dual)
-    return conclude(now._replace(n_iter=found.n_iter), options.tol, found.status)
+    result = solve(narrow, options._replace(report=report), start)
+    w = basis @ result.coef
+    now = certify(problem, w, result.dual)
+    return conclude(now._replace(n_iter=result.n_iter), options.tol, result.status)

@@ -87,8 +87,8 @@ def solve(problem, options, start=None):
         return solve_in_span(solve, problem, options, start)
     place = LocalPlace(lambda i: Loaded(rows, signs, weights), 1)
     known = None if start is None else start.dual
-    (found,) = _solve(place, objective, [(objective, None, known)], [options], [start], with_dual=True)
-    return found
+    (result,) = _solve(place, objective, [(objective, None, known)], [options], [start], with_dual=True)
+    return result
 
 
 def solve_in_place(place, objective, positives, options, starts=None):
@@ -117,7 +117,7 @@ def solve_in_place(place, objective, positives, options, starts=None):
 
 
 def _solve(place, objective, arguments, options, starts, with_dual):
-    require(objective, "The augmented Lagrangian method", "cap", "bend", "pull")
+    require(objective, "The augmented Lagrangian method", "upper_bound", "variance_weight", "mean_weight")
     coefs = [None if start is None else start.coef for start in starts]
     return drive(
         place, LagrangianPart, arguments, lambda k, coef: _rounds(objective, options[k], coef, with_dual), coefs
@@ -184,7 +184,7 @@ def _rounds(objective, options, start, with_dual):
             ended = Status.STALLED
         elif n_iter >= max_iter:
             ended = Status.ITERATION_LIMIT
-    if best.objective > objective.cap * model.total:
+    if best.objective > objective.upper_bound * model.total:
         best = proved((yield from certified(objective, best.coef, model.mean_row, model.total)), None)
         yield Round("keep")
     if with_dual:
@@ -244,7 +244,7 @@ class _Model:
     def _by_system(self, sigma):
         """Return what multiplies with the inverse of the system itself, up to rounding."""
         system = (yield Round("system", (sigma, self.total)))["gram"]
-        system -= self.objective.bend * np.outer(self.mean_row, self.mean_row)
+        system -= self.objective.variance_weight * np.outer(self.mean_row, self.mean_row)
         diagonal = system.diagonal()
         system.flat[:: len(system) + 1] += 1.0 + 1e-15 * len(system) * diagonal
         factor = cho_factor(system.T, lower=False, overwrite_a=True, check_finite=False)
@@ -275,9 +275,9 @@ class _Model:
         full = len(self._signs) > _MAX_FACTOR
         if full:
             self._forget()
-        found = yield Round("free_rows", (share, full))
+        result = yield Round("free_rows", (share, full))
         which = []
-        for part, (rows, signs, places) in enumerate(found["free"]):
+        for part, (rows, signs, places) in enumerate(result["free"]):
             begin = len(self._signs)
             self._take_in(rows, signs)
             new = np.arange(begin, len(self._signs))
@@ -391,19 +391,19 @@ class LagrangianPart(CertifiedPart):
 
     def system(self, rows, sigma, total):
         """Return the rows' curvature (lower triangle)."""
-        scales = (self._objective.bend / total) * self._weights + sigma * self._is_free()
+        scales = (self._objective.variance_weight / total) * self._weights + sigma * self._is_free()
         which = np.flatnonzero(scales)
         return {"gram": gram(rows, which, scales[which])}
 
     def diagonal(self, rows, sigma, total):
         """Return the diagonal of the rows' curvature."""
-        scales = (self._objective.bend / total) * self._weights + sigma * self._is_free()
+        scales = (self._objective.variance_weight / total) * self._weights + sigma * self._is_free()
         return {"diagonal": gram_diagonal(rows, self._everything, scales)}
 
     def product(self, rows, v, sigma, mean, total):
         """Return the curvature of the rows times a vector; ``mean`` is the mean of what the rows make of it."""
         z = self._margins_of_all(rows, v)
-        scales = (self._objective.bend / total) * self._weights * (z - mean) + sigma * self._is_free() * z
+        scales = (self._objective.variance_weight / total) * self._weights * (z - mean) + sigma * self._is_free() * z
         return {"image": add_rows(rows, self._everything, self._given * scales, np.zeros(len(v)))}
 
     def along(self, rows, dw, t, *args):
@@ -418,7 +418,7 @@ class LagrangianPart(CertifiedPart):
         slopes = self._penalised(z, sigma)
         pulls = self._objective.dual_coef_of_some(slopes, z - (about + t * mean_move), weights, total)
         free = (slopes > 0.0) & (slopes < self._upper)
-        variance = (self._objective.bend / total) * (weights @ (move * (move - mean_move)))
+        variance = (self._objective.variance_weight / total) * (weights @ (move * (move - mean_move)))
         return {"slope": -(pulls @ move), "bend": sigma * (move[free] @ move[free]) + variance}
 
     def keep(self, rows):

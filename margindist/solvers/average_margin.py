@@ -93,7 +93,7 @@ def _scan(f, signs, weights, equal, reach):
     lost_positive = 0.0  # positive rows below the gap, and negative ones above it, are on the wrong side
     lost_negative = negative
     positive_moment = 0.0
-    value, found = 0.0, 0.0
+    value, result = 0.0, 0.0
     slack, width = np.inf, 0.0
     for i in range(-1, len(f)):  # the gap above row i; -1 is that below all rows
         if i >= 0 and signs[i] > 0:
@@ -109,10 +109,10 @@ def _scan(f, signs, weights, equal, reach):
         here = (above - origin) * lost_positive - positive_moment + moment - (below - origin) * lost_negative
         if here < slack - close or (here <= slack + close and above - below > width):
             value = -0.5 * (below + above)
-            found = lost_positive + lost_negative
+            result = lost_positive + lost_negative
             slack = max(here, 0.0)
             width = above - below
-    return value, found, slack
+    return value, result, slack
 
 
 def find_bias(rule, scores, slope, signs, weights):

@@ -102,9 +102,9 @@ class _Dual(NamedTuple):
     upper: np.ndarray  # C times the weights
 
     @property
-    def pull(self):
+    def mean_part(self):
         """The part of the expansion that is there without multipliers."""
-        return self.objective.pull * self.weights / self.weights.sum()
+        return self.objective.mean_weight * self.weights / self.weights.sum()
 
 
 class _Path:
@@ -149,7 +149,7 @@ def solve(problem, options, start=None):
         kept the metric from being made, ``extra`` says how many ``bytes`` it takes.
     """
     objective, gram, signs, weights = problem
-    require(objective, "Block descent", "cap", "bend", "pull")
+    require(objective, "Block descent", "upper_bound", "variance_weight", "mean_weight")
     tol, max_iter = options.tol, options.limit(_MOST_BLOCKS)
     rng = options.generator()
     problem = _Dual(objective, gram, signs, weights, objective.upper(weights))
@@ -162,7 +162,7 @@ def solve(problem, options, start=None):
     if best is not None and best.gap <= tol:
         return conclude(best, tol, Status.OPTIMAL)
     gram, beyond = problem.gram, {} if best is None else {"bytes": gram_bytes(problem.gram.n)}
-    point = _Point(beta, metric.margins(problem.pull + beta), _Path(gram, beta))
+    point = _Point(beta, metric.margins(problem.mean_part + beta), _Path(gram, beta))
     n_iter, goal = 0, 0.5 * tol
     least, in_vain, is_whole = np.inf, 0, False  # gap, certificates since it was so, and whether the metric is
     for _ in range(_ATTEMPTS):
@@ -178,11 +178,11 @@ def solve(problem, options, start=None):
             ended = Status.INFEASIBLE
         in_vain = in_vain + 1 if best.gap >= 0.9 * least and np.isfinite(least) else 0
         least = min(least, best.gap)
-        may_be_near = objective.bend > 0.0 and gram.can_derive and not is_whole
+        may_be_near = objective.variance_weight > 0.0 and gram.can_derive and not is_whole
         if may_be_near and best.gap > tol and (in_vain or ended is Status.STALLED):  # the metric was not near enough
             problem, metric = _in_whole_metric(problem)
             gram, is_whole, least, in_vain = problem.gram, True, np.inf, 0
-            point = _Point(point.beta, metric.margins(problem.pull + point.beta), _Path(gram, point.beta))
+            point = _Point(point.beta, metric.margins(problem.mean_part + point.beta), _Path(gram, point.beta))
             continue
         if ended or best.gap <= tol or in_vain == SETTINGS.in_vain:
             break
@@ -194,7 +194,7 @@ def solve(problem, options, start=None):
 
 def _is_plain(objective):
     """Tell whether there are no margin terms: H is G, and rows without a multiplier have no coefficient."""
-    return objective.bend == 0.0 and objective.pull == 0.0
+    return objective.variance_weight == 0.0 and objective.mean_weight == 0.0
 
 
 # ---------------------------------------------------------------------- where to begin
@@ -212,13 +212,13 @@ def _start(problem, factor, rng, tol, start):
         return problem, metric, beta, None
     factor = partial_cholesky(gram, SETTINGS.rank, rng) if factor is None else factor
     make = _metric.of_features
-    if objective.bend > 0.0:
+    if objective.variance_weight > 0.0:
         make, factor = _metric.choose(objective, gram, factor, weights, rng)
     if make is _metric.of_whole:
         problem, metric = _in_whole_metric(problem)
         if start is not None:
             return problem, metric, np.minimum(start.dual, upper), None
-        return problem, metric, _of_sample(problem, metric, metric.margins(problem.pull), rng), None
+        return problem, metric, _of_sample(problem, metric, metric.margins(problem.mean_part), rng), None
     if make is None:
         near = _on_features(problem, factor, tol)
         return problem, _metric.of_part(objective, gram, factor, signs, weights), near.dual, near
@@ -231,7 +231,7 @@ def _start(problem, factor, rng, tol, start):
         beta = _at_bounds(beta, upper)
     if not exact and not _is_plain(objective):
         problem = problem._replace(gram=gram.whole())
-    if objective.bend == 0.0:
+    if objective.variance_weight == 0.0:
         return problem, _metric.plain(problem.gram, signs), beta, None
     return problem, make(objective, problem.gram, factor, signs, weights), beta, None
 
@@ -266,9 +266,9 @@ def _of_sample(problem, metric, z, rng):
     """Return the multipliers of a sample of the rows, for itself, and zeros; ``z`` are the margins without any."""
     beta = np.zeros(problem.gram.n)
     sample = np.sort(rng.permutation(problem.gram.n)[: SETTINGS.block])
-    found = np.zeros(len(sample))
-    _solve_block(metric.block(sample), z[sample] - 1.0, found, problem.upper[sample], SETTINGS.slacken)
-    beta[sample] = found
+    result = np.zeros(len(sample))
+    _solve_block(metric.block(sample), z[sample] - 1.0, result, problem.upper[sample], SETTINGS.slacken)
+    beta[sample] = result
     return beta
 
 
@@ -286,7 +286,7 @@ class _Landmarks:
         F = factor.features
         # The weights w = F'Y(λ2 p − Pz) at the margins z = Y(q + Fw), where q are the scores by multipliers alone.
         self._mean = F.T @ self._tilted
-        system = problem.objective.bend * ((F.T * share) @ F - np.outer(self._mean, self._mean))
+        system = problem.objective.variance_weight * ((F.T * share) @ F - np.outer(self._mean, self._mean))
         system[np.diag_indices_from(system)] += 1.0
         self._system = cho_factor(system, lower=True, overwrite_a=True)
 
@@ -294,7 +294,7 @@ class _Landmarks:
         """Return the weights of the features that belong to the scores which multipliers give."""
         objective = self.problem.objective
         centred = self._share * support - self._tilted * (self._tilted @ support)
-        pull = objective.pull * self._mean - objective.bend * (self.factor.features.T @ centred)
+        pull = objective.mean_weight * self._mean - objective.variance_weight * (self.factor.features.T @ centred)
         return cho_solve(self._system, pull)
 
     def support(self, beta):
@@ -372,8 +372,8 @@ def _guess(problem, features, tol):
 def _on_features(problem, factor, tol):
     """Return the solution on a factor's features, proved for the kernel as far as that goes."""
     on_features = Problem(problem.objective, factor.rows, problem.signs, problem.weights)
-    found = interior_point.solve(on_features, Options(0.3 * tol, _GUESS_ITERATIONS))
-    return certify_features(on_features, factor, problem.gram, found, tol)
+    result = interior_point.solve(on_features, Options(0.3 * tol, _GUESS_ITERATIONS))
+    return certify_features(on_features, factor, problem.gram, result, tol)
 
 
 def _descend(problem, metric, point, goal, n_iter, max_iter, rng, report):
@@ -416,7 +416,7 @@ def _model_gap(problem, beta, z):
 
     In the metric it is ½ t² v'z − t λ2 p'z and the loss; t is 1 unless a hard margin asks for more.
     """
-    pull = problem.pull
+    pull = problem.mean_part
     square, reward, scale, loss = (pull + beta) @ z, pull @ z, 1.0, 0.0
     if problem.objective.hard:
         if z.min() <= 0.0:

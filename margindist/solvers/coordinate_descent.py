@@ -97,7 +97,8 @@ def solve(problem, options, start=None):
     ledger = Ledger(problem, lengths)
     worst, bars = np.inf, (np.inf, np.inf)  # violation in the last sweep, and what follows for the next
     working = _Working(everything, rows, signs, weights, upper, lengths, a, beta)
-    leaves_out = hasattr(objective, "cap") and not objective.coupled  # rows sit at bounds, and nothing else moves them
+    # Rows that sit at bounds can be left out, if nothing else moves them.
+    leaves_out = hasattr(objective, "upper_bound") and not objective.coupled
     steps, looked, next_look = 0, 0, min(SETTINGS.look_every, max_iter) * m
     while True:
         active, settled = np.arange(len(working.which)), None

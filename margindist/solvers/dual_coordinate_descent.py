@@ -39,7 +39,7 @@ def solve(problem, options, start=None):
         In coefficients of the rows.
     """
     objective, gram, signs, weights = problem
-    require(objective, "Dual coordinate descent", "bend", "pull")
+    require(objective, "Dual coordinate descent", "variance_weight", "mean_weight")
     tol, max_iter = options.tol, options.limit(_MOST_PASSES)
     upper = objective.upper(weights)
     H = explicit_hessian(objective, gram, signs, weights)
@@ -47,7 +47,7 @@ def solve(problem, options, start=None):
     H *= signs
     share = weights / weights.sum()
     beta = np.zeros(gram.n) if start is None else np.minimum(start.dual, upper)
-    z = H @ (objective.pull * share + beta)
+    z = H @ (objective.mean_weight * share + beta)
     best, ended, check = None, None, 1
     for n_iter in range(max_iter + 1):
         if n_iter > 0:
@@ -55,7 +55,7 @@ def solve(problem, options, start=None):
         if n_iter < check and n_iter < max_iter:
             continue
         check = n_iter + max(1, n_iter // 4)
-        z = H @ (objective.pull * share + beta)
+        z = H @ (objective.mean_weight * share + beta)
         now, _ = certify_multipliers(objective, gram, signs, weights, beta, z)
         last, best = best, better(best, now)._replace(n_iter=n_iter)
         if options.report is not None and options.report(n_iter, best.coef, best.objective, best.gap):

@@ -106,14 +106,14 @@ def solve(problem, options, start=None):
     Solution
     """
     objective, rows, signs, weights = problem
-    require(objective, "The interior point method", "cap", "bend", "pull")
+    require(objective, "The interior point method", "upper_bound", "variance_weight", "mean_weight")
     if n_rows(rows) < n_columns(rows):
         return solve_in_span(solve, problem, options, start)
     place = in_memory(rows, signs, weights, options.n_jobs)
     place.spare_bytes = stored_bytes(rows) if are_few(rows) else 0  # NumPy would copy them in every sweep
     try:
-        (found,) = solve_in_place(place, objective, [None], [options], [start], with_dual=True)
-        return found
+        (result,) = solve_in_place(place, objective, [None], [options], [start], with_dual=True)
+        return result
     finally:
         place.close()
 
@@ -140,7 +140,7 @@ def solve_in_place(place, objective, positives, options, starts=None, *, with_du
     -------
     list of Solution
     """
-    require(objective, "The interior point method", "cap", "bend", "pull")
+    require(objective, "The interior point method", "upper_bound", "variance_weight", "mean_weight")
     spare = getattr(place, "spare_bytes", 0) // max(1, len(positives))
     arguments = [(objective, positive, spare) for positive in positives]
     seeds = [int(each.generator().integers(2**31)) for each in options]
@@ -159,7 +159,7 @@ def has_cheap_start(rows):
 def quadratic_part(objective, rows, everything, signs, weights):
     """Return Q (lower triangle filled up) and q: the objective without its hinge."""
     mean_row = add_rows(rows, everything, weights * signs, np.zeros(n_columns(rows))) / weights.sum()
-    second = gram(rows, everything, weights / weights.sum()) if objective.bend > 0.0 else None
+    second = gram(rows, everything, weights / weights.sum()) if objective.variance_weight > 0.0 else None
     return _quadratic(objective, mean_row, second)
 
 
@@ -167,9 +167,9 @@ def _quadratic(objective, mean_row, second_moments):
     """Return Q and q from the means of the signed rows and of their products (lower triangle)."""
     Q = np.eye(len(mean_row))
     if second_moments is not None:
-        variance = objective.bend * second_moments - objective.bend * np.outer(mean_row, mean_row)
+        variance = objective.variance_weight * second_moments - objective.variance_weight * np.outer(mean_row, mean_row)
         Q += np.tril(variance) + np.tril(variance, -1).T
-    return Q, objective.pull * mean_row
+    return Q, objective.mean_weight * mean_row
 
 
 # ---------------------------------------------------------------------- the driver: a generator of rounds
@@ -177,10 +177,10 @@ def _quadratic(objective, mean_row, second_moments):
 
 def _rounds(objective, options, start, seed, with_dual):
     """Follow the central path of a problem in rounds; return its certified solution."""
-    first = yield Round("moments", (objective.bend > 0.0,))
+    first = yield Round("moments", (objective.variance_weight > 0.0,))
     total = first["weight"]
     mean_row = first["row"] / total
-    second = first["gram"] / total if objective.bend > 0.0 else None
+    second = first["gram"] / total if objective.variance_weight > 0.0 else None
     Q, q = _quadratic(objective, mean_row, second)
     guess, nearest, half, centre = start, np.inf, _margin_scale(objective, Q, q, mean_row), 0.0
     if guess is None and first["rows"] > SETTINGS.sample_above and not objective.hard:
@@ -196,11 +196,11 @@ def _rounds(objective, options, start, seed, with_dual):
     limit = options.limit(SETTINGS.most_iterations)
     enough = SETTINGS.enough * options.tol
     w, n_iter, ended = yield from _path(Q, q, opened, half, centre, enough, limit, options.report)
-    found = proved((yield from certified(objective, w, mean_row, total)), None)
+    result = proved((yield from certified(objective, w, mean_row, total)), None)
     if with_dual:
-        beta = yield Round("multipliers", (), found.coef)
-        found = found._replace(dual=np.concatenate(beta["beta"]))
-    return conclude(found._replace(n_iter=n_iter), options.tol, ended)
+        beta = yield Round("multipliers", (), result.coef)
+        result = result._replace(dual=np.concatenate(beta["beta"]))
+    return conclude(result._replace(n_iter=n_iter), options.tol, ended)
 
 
 def _margin_scale(objective, Q, q, mean_row):
@@ -208,7 +208,7 @@ def _margin_scale(objective, Q, q, mean_row):
 
     With the other end of that range at multiplier U, and 1 at multiplier 0, the first parabolas are made.
     """
-    if objective.pull == 0.0:
+    if objective.mean_weight == 0.0:
         return 1.0
     reach = mean_row @ cho_solve(_factorise(Q.copy()), q, check_finite=False)
     return max(1.0, reach) if np.isfinite(reach) else 1.0

@@ -138,17 +138,17 @@ def solve_columns(problem, options):
     squares(rows._replace(bias=0.0), lengths := np.empty(n_rows(rows)))
     point = _ColumnPoint(rows, targets, objective.prices(weights), metric, mean, target_means, np.sqrt(lengths))
     t = solve(g)
-    found = point.certify(t)
+    result = point.certify(t)
     for _ in range(SETTINGS.refinements):
-        if np.all(found.gaps <= tol):
+        if np.all(result.gaps <= tol):
             break
-        refined = found.improved(point.certify(found.t - objective.ridge * solve(found.off)))
-        if refined is found:
+        refined = result.improved(point.certify(result.t - objective.ridge * solve(result.off)))
+        if refined is result:
             break
-        found = refined
-    if np.any(found.gaps > tol):
-        found = found.improved(point.certify(np.zeros_like(t)))  # all digits can be lost
-    return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
+        result = refined
+    if np.any(result.gaps > tol):
+        result = result.improved(point.certify(np.zeros_like(t)))  # all digits can be lost
+    return [conclude(solution, tol, Status.STALLED) for solution in result.solutions]
 
 
 def solve_gram(problem, options):
@@ -178,41 +178,41 @@ def solve_gram(problem, options):
     point = _GramPoint(system, targets, prices, fit_bias)
     if features is not None:
         point = _FeaturePoint(problem._replace(space=features))
-    found = point.certify(*_remove_bias(solved, fit_bias))
+    result = point.certify(*_remove_bias(solved, fit_bias))
     for _ in range(SETTINGS.refinements):
-        if np.all(found.gaps <= tol):
+        if np.all(result.gaps <= tol):
             break
-        change = system.solve(system.ridge[:, None] * found.off)
+        change = system.solve(system.ridge[:, None] * result.off)
         change, bias = _remove_bias(np.hstack([eta, change]), fit_bias)
-        refined = found.improved(point.certify(found.alphas - change, found.biases - bias))
-        if refined is found:
+        refined = result.improved(point.certify(result.alphas - change, result.biases - bias))
+        if refined is result:
             break
-        found = refined
-    if np.any(found.gaps > tol):
-        nothing = np.zeros_like(found.alphas), np.zeros_like(found.biases)
-        found = found.improved(point.certify(*nothing))  # all digits can be lost
-    return [conclude(solution, tol, Status.STALLED) for solution in found.solutions]
+        result = refined
+    if np.any(result.gaps > tol):
+        nothing = np.zeros_like(result.alphas), np.zeros_like(result.biases)
+        result = result.improved(point.certify(*nothing))  # all digits can be lost
+    return [conclude(solution, tol, Status.STALLED) for solution in result.solutions]
 
 
-def rounding_floor(problem, options, found):
+def rounding_floor(problem, options, result):
     """Return the relative gap that rounding leaves to weights with multipliers like these, in :func:`solve`."""
     feature_weights, _ = options.chosen(feature_weights=None, shared=None)
     features = _Features(problem, feature_weights)
-    astray = features._astray(features._lengths(), found.dual)
-    return relative(0.5 * astray**2, found.objective)
+    astray = features._astray(features._lengths(), result.dual)
+    return relative(0.5 * astray**2, result.objective)
 
 
-def certify_by_rows(problem, options, found):
+def certify_by_rows(problem, options, result):
     """Return a solution with the value and the gap that its weights of the columns have on the rows.
 
     What a Gram matrix says of multipliers is true of the weights that predict only as far as the sum of the rows is.
     """
     feature_weights, _ = options.chosen(feature_weights=None, shared=None)
     if feature_weights is not None:
-        return found
+        return result
     features = _Features(problem, None)
-    proved = features.certify(found.coef[: features.size()], found.dual)
-    return conclude(proved._replace(n_iter=found.n_iter), options.tol, Status.STALLED)
+    proved = features.certify(result.coef[: features.size()], result.dual)
+    return conclude(proved._replace(n_iter=result.n_iter), options.tol, Status.STALLED)
 
 
 def solve(problem, options, start=None):
@@ -237,7 +237,7 @@ def solve(problem, options, start=None):
     features = _Features(problem, feature_weights, {} if shared is None else shared)
     precondition = features.diagonal_inverse()
     factor_at = max(SETTINGS.patience, features.factor_cost())  # products
-    w, n_iter, ended, found = np.zeros(features.size()), 0, Status.OPTIMAL, None
+    w, n_iter, ended, result = np.zeros(features.size()), 0, Status.OPTIMAL, None
     # Without rounding, as many steps as there are rows or columns, whichever are fewer, and one more would do.
     patience = SETTINGS.patience + min(n_rows(features.rows), n_columns(features.rows))
     restarts = 0
@@ -266,12 +266,12 @@ def solve(problem, options, start=None):
                 patience = SETTINGS.factor_patience
             continue
         now = features.certify(w.copy())
-        nearer = found is None or now.gap * now.objective < 0.5 * found.gap * found.objective
-        found = now if found is None or now.gap * now.objective < found.gap * found.objective else found
-        if ended is not Status.OPTIMAL or found.gap <= tol or not nearer:
+        nearer = result is None or now.gap * now.objective < 0.5 * result.gap * result.objective
+        result = now if result is None or now.gap * now.objective < result.gap * result.objective else result
+        if ended is not Status.OPTIMAL or result.gap <= tol or not nearer:
             break
         restarts += 1
-    return conclude(found._replace(n_iter=max(n_iter, 1)), tol, ended)
+    return conclude(result._replace(n_iter=max(n_iter, 1)), tol, ended)
 
 
 def path_columns(problem, metric=None):

@@ -94,10 +94,10 @@ def solve(problem, options, start=None):
         if distance < _CLOSEST * tol:
             ended = Status.STALLED
             break
-    found = _found(rows, signs, radius, gram, state, t)
-    if found.extra["margin"] <= 0.0 and ended is not Status.STOPPED:
-        return found._replace(status=Status.INSEPARABLE)
-    return conclude(found, tol, ended)
+    result = _found(rows, signs, radius, gram, state, t)
+    if result.extra["margin"] <= 0.0 and ended is not Status.STOPPED:
+        return result._replace(status=Status.INSEPARABLE)
+    return conclude(result, tol, ended)
 
 
 def _found(rows, signs, radius, gram, state, t):
@@ -228,7 +228,7 @@ def solve_grid(problem, options):
     live = np.arange(inside.shape[1])
     w, g, best_w = (np.zeros((rows.shape[1], len(live))) for _ in range(3))
     best, bound = np.full(len(live), -np.inf), np.full(len(live), np.inf)
-    found = [np.zeros_like(w) for _ in stations]
+    result = [np.zeros_like(w) for _ in stations]
     z = beyond.copy()
     for t in range(stations[-1]):
         q = np.exp(np.min(z, axis=0) - z)
@@ -251,11 +251,11 @@ def solve_grid(problem, options):
         for place, station in enumerate(stations):
             if station >= t + 1 and (station == t + 1 or not going.all()):
                 now = slice(None) if station == t + 1 else ~going
-                found[place][:, live[now]] = np.where(best > 0.0, best_w, w)[:, now]
+                result[place][:, live[now]] = np.where(best > 0.0, best_w, w)[:, now]
         if not going.all() and not ended:
             live, steps, best, bound = live[going], steps[going], best[going], bound[going]
             w, g, best_w, z = (np.ascontiguousarray(part[:, going]) for part in (w, g, best_w, z))
             signed, beyond = (np.ascontiguousarray(part[:, going]) for part in (signed, beyond))
             if not len(live):
                 break
-    return found
+    return result

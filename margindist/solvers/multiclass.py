@@ -119,13 +119,13 @@ def solve(problem, options, start=None):
         if best is not None and name == "coordinate-descent":
             limit = min(limit, SETTINGS.last_passes)
         asked = options._replace(max_iter=limit, choices={"outer": outer})
-        found = ways[name](problem, asked, start)
+        result = ways[name](problem, asked, start)
         if outer != "paper":
-            found = _worthwhile(problem, found)
-        n_iter += found.n_iter
-        best = found if best is None else _better(best, found, options.tol)
-        slow = name == "coordinate-descent" and found.status is Status.ITERATION_LIMIT
-        if not (found.status is Status.STALLED or slow) or n_iter >= options.limit():
+            result = _worthwhile(problem, result)
+        n_iter += result.n_iter
+        best = result if best is None else _better(best, result, options.tol)
+        slow = name == "coordinate-descent" and result.status is Status.ITERATION_LIMIT
+        if not (result.status is Status.STALLED or slow) or n_iter >= options.limit():
             break
     return best._replace(n_iter=n_iter, extra=best.extra | {"began": order[0]})
 
@@ -151,21 +151,21 @@ def _better(first, second, tol):
     return second if second.objective <= first.objective + allowed else first
 
 
-def _worthwhile(problem, found):
+def _worthwhile(problem, result):
     """Return the solution, a shorter one where weights of zero cost less; nothing costs less than zero."""
     objective, rows, codes, weights = problem
-    found = found._replace(gap=min(found.gap, 1.0))
-    if found.objective <= objective.value(0.0, np.zeros(len(codes)), weights):
-        return found
-    U = class_scores(rows, found.coef.T)
+    result = result._replace(gap=min(result.gap, 1.0))
+    if result.objective <= objective.value(0.0, np.zeros(len(codes)), weights):
+        return result
+    U = class_scores(rows, result.coef.T)
     own = U[np.arange(len(codes)), codes]
     U[np.arange(len(codes)), codes] = -np.inf
-    margins, square = own - U.max(axis=1), np.vdot(found.coef, found.coef)
+    margins, square = own - U.max(axis=1), np.vdot(result.coef, result.coef)
     scale = worthwhile_scale(objective, square, margins, weights)
     value = objective.value(scale * scale * square, scale * margins, weights)
-    extra = found.extra | {"history": np.append(found.extra["history"], value)}
-    return found._replace(
-        coef=scale * found.coef, dual=empty_blocks(len(codes), 1), objective=value, gap=1.0, extra=extra
+    extra = result.extra | {"history": np.append(result.extra["history"], value)}
+    return result._replace(
+        coef=scale * result.coef, dual=empty_blocks(len(codes), 1), objective=value, gap=1.0, extra=extra
     )
 
 

@@ -104,8 +104,8 @@ def solve(problem, options, start=None):
     method, shared = options.chosen(method="auto", shared=None)
     place = in_memory(rows, signs, weights, options.n_jobs)
     try:
-        (found,) = _solve(place, objective, [None], [options], [start], method, shared, in_files=False)
-        return found
+        (result,) = _solve(place, objective, [None], [options], [start], method, shared, in_files=False)
+        return result
     finally:
         place.close()
 
@@ -194,8 +194,8 @@ def _rounds(objective, options, start, method, in_files):
     if not in_files:
         elsewhere = None if best.coef is w else best.coef  # parts keep the dual point of the last step only
         by_slopes = by_slopes or elsewhere is not None
-        found = yield Round("multipliers", (elsewhere, total, by_slopes), best.coef)
-        best = best._replace(dual=np.concatenate(found["dual"]))
+        result = yield Round("multipliers", (elsewhere, total, by_slopes), best.coef)
+        best = best._replace(dual=np.concatenate(result["dual"]))
     return conclude(best._replace(n_iter=n_iter), enough, ended)
 
 
@@ -347,8 +347,8 @@ class _RowFactor:
 
     def __call__(self, now, gradient, ridge, goal):
         """Return the direction."""
-        found = yield Round("row_direction", (gradient, ridge))
-        return found["direction"]
+        result = yield Round("row_direction", (gradient, ridge))
+        return result["direction"]
 
 
 class _Conjugate:

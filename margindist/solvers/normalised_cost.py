@@ -144,9 +144,9 @@ def _search(cost, w, value, gradient, pairs):
     length = 1.0 if pairs else 0.1 / np.linalg.norm(direction)
     for _ in range(SETTINGS.halvings):
         ahead = _on_sphere(w + length * direction)
-        found = cost.value(ahead)
-        if found <= value + SETTINGS.sufficient * length * slope and found < value:
-            return ahead, found
+        result = cost.value(ahead)
+        if result <= value + SETTINGS.sufficient * length * slope and result < value:
+            return ahead, result
         length *= 0.5
     return None
 

@@ -900,8 +900,8 @@ def next_power_of_two(number):
 def run(method, rows, signs, state, max_iter, orders, growth=1.1):
     """Repeat passes until one finds no margin too small; return how it went and the state for later rows."""
     learner = Rows(method, rows, signs, state)
-    found = repeat(method, learner, entry(state.track), max_iter, orders, growth)
-    return found, state._replace(soft_coefs=np.zeros(0))
+    result = repeat(method, learner, entry(state.track), max_iter, orders, growth)
+    return result, state._replace(soft_coefs=np.zeros(0))
 
 
 class Rows:

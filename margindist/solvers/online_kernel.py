@@ -253,9 +253,9 @@ def run_linear(method, rows, signs, state, max_iter, orders):
     if method.p != 2.0 or m * m > max(_FEW_ROWS**2, n_stored(rows)):
         return online.run(method, rows, signs, state, max_iter, orders)
     learner = _InTurn(online.Rows(method, rows, signs, state), -(-m // BLAS))
-    found = repeat(method, learner, entry(state.track), max_iter, orders, growth=1.1)
+    result = repeat(method, learner, entry(state.track), max_iter, orders, growth=1.1)
     learner.end()
-    return found, state._replace(soft_coefs=np.zeros(0))
+    return result, state._replace(soft_coefs=np.zeros(0))
 
 
 class _InTurn:

@@ -107,10 +107,10 @@ def solve_grid(problem, options):
     share = weights / weights.sum()
     answers = [[None] * len(sign_vectors) for _ in objectives]
     starts = [{} for _ in sign_vectors]  # multipliers of the first problem with a C, by C
-    for c in sorted({objective.bend for objective in objectives}):
+    for c in sorted({objective.variance_weight for objective in objectives}):
         M = None
-        members = [k for k, objective in enumerate(objectives) if objective.bend == c]
-        members.sort(key=lambda k: (objectives[k].cap, objectives[k].pull))
+        members = [k for k, objective in enumerate(objectives) if objective.variance_weight == c]
+        members.sort(key=lambda k: (objectives[k].upper_bound, objectives[k].mean_weight))
         for t, signs in enumerate(sign_vectors):
             here = [objectives[k] for k in members]
             problem = _Shared(None, spectrum, signs, weights, starts[t], options.tol, max_iter)
@@ -130,7 +130,7 @@ class _Shared(NamedTuple):
     spectrum: Spectrum
     signs: np.ndarray
     weights: np.ndarray
-    found: dict  # multipliers of the first problem with a C, by C
+    result: dict  # multipliers of the first problem with a C, by C
     tol: float
     max_iter: int
 
@@ -138,58 +138,59 @@ class _Shared(NamedTuple):
 class _Solved(NamedTuple):
     """The problem before."""
 
-    cap: float
-    pull: float
+    upper_bound: float
+    mean_weight: float
     beta: np.ndarray
     pace: np.ndarray | None  # by how much the multipliers move per unit of λ2; None of the first problem with a C
 
 
 def _along(objectives, problem):
     """Yield the solutions for one matrix, each from the last one with this C, or with another."""
-    A, weights, found = problem.A, problem.weights, problem.found
+    A, weights, result = problem.A, problem.weights, problem.result
     share = weights / weights.sum()
     image = A @ share
     face, factor = np.empty(0, dtype=np.int64), np.empty((0, 0))
     last = None
     for objective in objectives:
         upper = objective.upper(weights)
-        is_first = last is None or last.cap != objective.cap
-        beta = _start(objective, upper, weights, last, found)
+        is_first = last is None or last.upper_bound != objective.upper_bound
+        beta = _start(objective, upper, weights, last, result)
         rounds = 0
         for limit, leap in ((_ROUNDS, False), (problem.max_iter, True)):
             if leap:
                 beta = _leap(objective, problem)
-            z = A @ beta + objective.pull * image
+            z = A @ beta + objective.mean_weight * image
             n_iter, value, gap, face, factor = _minimise(
-                A, image, share, upper, objective.bend, objective.pull, beta, z, face, factor, problem.tol, limit
-            )
+                A, image, share, upper, objective.variance_weight, objective.mean_weight,
+                beta, z, face, factor, problem.tol, limit,
+            )  # fmt: skip
             rounds += n_iter
             if gap <= problem.tol:
                 break
         if is_first:
-            found[objective.cap] = beta
-        moves = not is_first and objective.pull > last.pull
-        pace = (beta - last.beta) / (objective.pull - last.pull) if moves else None
-        last = _Solved(objective.cap, objective.pull, beta, pace)
+            result[objective.upper_bound] = beta
+        moves = not is_first and objective.mean_weight > last.mean_weight
+        pace = (beta - last.beta) / (objective.mean_weight - last.mean_weight) if moves else None
+        last = _Solved(objective.upper_bound, objective.mean_weight, beta, pace)
         coef = problem.signs * objective.dual_coef(beta, z, weights)
         yield conclude(Solution(coef, beta.copy(), value, gap, rounds), problem.tol, Status.ITERATION_LIMIT)
 
 
-def _start(objective, upper, weights, last, found):
+def _start(objective, upper, weights, last, result):
     """Return multipliers near those of a problem.
 
     Along λ2 they go on as they went, within their box. The first problem with a C has those of the first one with
     another matrix or, with a new C, those of the problem before, where those at the old bound are put at the new one.
     """
-    if last is not None and last.cap == objective.cap:
+    if last is not None and last.upper_bound == objective.upper_bound:
         if last.pace is None:
             return last.beta.copy()
-        return np.clip(last.beta + (objective.pull - last.pull) * last.pace, 0.0, upper)
-    if objective.cap in found:
-        return found[objective.cap].copy()
+        return np.clip(last.beta + (objective.mean_weight - last.mean_weight) * last.pace, 0.0, upper)
+    if objective.upper_bound in result:
+        return result[objective.upper_bound].copy()
     if last is None:
         return np.zeros(len(upper))
-    return np.minimum(np.where(last.beta >= last.cap * weights, upper, last.beta), upper)
+    return np.minimum(np.where(last.beta >= last.upper_bound * weights, upper, last.beta), upper)
 
 
 def _leap(objective, problem):

@@ -127,14 +127,14 @@ def solve_in_place(place, objective, n_classes, options, start=None):
 def _solve(place, objective, n_classes, options, start, outer, in_files):
     rules = {"frozen": _run_frozen_rounds, "paper": functools.partial(_run_frozen_rounds, as_printed=True)}
     minimise = rules.get(outer, _follow_the_true_objective)
-    (found,) = drive(
+    (result,) = drive(
         place,
         ClassPart,
         [(objective, n_classes, outer in rules)],
         lambda _, coef: minimise(options, coef, n_classes, in_files),
         [None if start is None else start.coef.T],
     )
-    return found
+    return result
 
 
 # ---------------------------------------------------------------------- the drivers: generators of rounds
@@ -291,21 +291,21 @@ def _least_squares(shape, total):
     """Return weights that bring the scores of every row near 1 - 1/k for its class and -1/k for the others."""
     d = shape["columns_max"]
     whole = d * d <= SETTINGS.largest_factors
-    found = yield Round("regression", (whole,))
+    result = yield Round("regression", (whole,))
     if not whole:  # the direction is enough: steps find the length
-        return found["pull"] / (1.0 + 2.0 * total["long"])
-    system = found["gram"]
+        return result["pull"] / (1.0 + 2.0 * total["long"])
+    system = result["gram"]
     system.flat[:: d + 1] += 1.0
-    return cho_solve(cho_factor(system, lower=True, check_finite=False), found["pull"], check_finite=False)
+    return cho_solve(cho_factor(system, lower=True, check_finite=False), result["pull"], check_finite=False)
 
 
 def _search(W, dW, first):
     """Return a step along dW where the slope, at first ``-first``, is neither much the same nor rising much."""
     linear, square = np.vdot(W, dW), np.vdot(dW, dW)
     low, high, steepness, t = 0.0, np.inf, first, 1.0
-    found = yield Round("along", (dW, t))
+    result = yield Round("along", (dW, t))
     for _ in range(_TRIALS):
-        slope = linear + t * square - found["pull"]
+        slope = linear + t * square - result["pull"]
         if -SETTINGS.falling * first <= slope <= SETTINGS.rising * first:
             break
         if slope > 0.0:  # where a straight line between the slopes of both ends is zero, but not too near to either
@@ -314,7 +314,7 @@ def _search(W, dW, first):
         else:
             low, steepness = t, -slope
             t = min(2.0 * t, 0.5 * (t + high))
-        found = yield Round("slopes", (t,))
+        result = yield Round("slopes", (t,))
     return t
 
 

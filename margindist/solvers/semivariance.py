@@ -167,8 +167,8 @@ def _solve_in_span(problem, options):
             return options.report(k, basis @ w, value, gap)
 
     narrow = problem._replace(space=as_rows(np.ascontiguousarray(triangle.T)))
-    found = solve(narrow, options._replace(report=report))
-    return found._replace(coef=basis @ found.coef)
+    result = solve(narrow, options._replace(report=report))
+    return result._replace(coef=basis @ result.coef)
 
 
 def solve_grid(problem, options):

@@ -52,10 +52,10 @@ def solve(problem, options, start=None):
     sizes[sizes == 0.0] = 1.0
     as_they_are = np.ones(len(sizes))
     for columns, equally_long in [(as_they_are, False), (as_they_are, True), (sizes, True)]:
-        found = _separate(problem, signed / columns, columns, equally_long)
-        if np.isfinite(found.objective) or found.status is Status.INFEASIBLE:
+        result = _separate(problem, signed / columns, columns, equally_long)
+        if np.isfinite(result.objective) or result.status is Status.INFEASIBLE:
             break
-    return conclude(found, options.tol, Status.STALLED)
+    return conclude(result, options.tol, Status.STALLED)
 
 
 def _separate(problem, signed, columns, equally_long):

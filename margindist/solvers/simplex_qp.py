@@ -72,10 +72,10 @@ def solve(problem, options, start=None):
         if gap <= tol:
             break
     halfway = -0.5 * (kept @ (signs * image))
-    found = Solution(signs * kept, None, value, gap, n_iter, extra={"intercept": halfway})
+    result = Solution(signs * kept, None, value, gap, n_iter, extra={"intercept": halfway})
     if value <= SETTINGS.no_distance * quadratic.size:
-        return found._replace(status=Status.OVERLAPPING)
-    return conclude(found, tol, ended)
+        return result._replace(status=Status.OVERLAPPING)
+    return conclude(result, tol, ended)
 
 
 def _certify(objective, gamma, image, classes, weights):
@@ -213,9 +213,9 @@ class _FewColumns:
         def solver(right):
             if right.ndim == 2:
                 return np.column_stack([solver(column) for column in right.T])
-            found = rough(right)
+            result = rough(right)
             for _ in range(2 if vanishing else 0):
-                found += rough(right - 2.0 * images(combine(found)) - diagonal * found)
-            return found
+                result += rough(right - 2.0 * images(combine(result)) - diagonal * result)
+            return result
 
         return solver

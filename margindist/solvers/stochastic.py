@@ -74,7 +74,7 @@ def solve(problem, options, start=None):
     Solution
     """
     objective, rows, signs, weights = problem
-    require(objective, "Averaged stochastic gradient descent", "cap", "bend", "pull")
+    require(objective, "Averaged stochastic gradient descent", "upper_bound", "variance_weight", "mean_weight")
     rng, ended = options.generator(), Status.ITERATION_LIMIT
     eta = calibrate(objective, rows, signs, weights, rng)
     state = new_state(n_columns(rows))
@@ -88,8 +88,8 @@ def solve(problem, options, start=None):
     here = ledger.bounds(coef, np.zeros(n_rows(rows)))
     upper = np.where(ledger.z < 1.0, objective.upper(weights), 0.0)
     bound = coordinate_descent.solve(problem, Options(0.1 * options.tol, _BOUND_PASSES, rng), proved(here, upper))
-    found = proved(here.with_lower(bound.least), bound.dual)
-    return conclude(found._replace(n_iter=n_iter), options.tol, ended)
+    result = proved(here.with_lower(bound.least), bound.dual)
+    return conclude(result._replace(n_iter=n_iter), options.tol, ended)
 
 
 def calibrate(objective, rows, signs, weights, rng):
@@ -108,7 +108,7 @@ def calibrate(objective, rows, signs, weights, rng):
 
     # Longer steps than one over the curvature of norm and variance swing away from the minimum, ever farther.
     squares(part, lengths := np.empty(len(few)))
-    stable = objective.cap * weights.sum() / (1.0 + objective.bend * lengths.max())
+    stable = objective.upper_bound * weights.sum() / (1.0 + objective.variance_weight * lengths.max())
     best = min(1.0, 2.0 ** np.floor(np.log2(stable)))
     best_cost = cost(best)
     for factor in (2.0, 0.5):
@@ -126,8 +126,8 @@ def run_pass(objective, rows, signs, weights, total, eta, start_averaging, rng, 
         pairs = rng.integers(m, size=(2, m))
     else:
         pairs = rng.choice(m, size=(2, m), p=weights / weights.sum())
-    scale = 1.0 / (objective.cap * total)
-    _steps(rows, signs, pairs, scale, objective.bend, objective.pull, eta, start_averaging, *state)
+    scale = 1.0 / (objective.upper_bound * total)
+    _steps(rows, signs, pairs, scale, objective.variance_weight, objective.mean_weight, eta, start_averaging, *state)
 
 
 @njit(cache=True, nogil=True)

@@ -43,16 +43,16 @@ class Factor(NamedTuple):
 
     def weights(self, alphas):
         """Return weights of the features from coefficients of the pivots' rows: what :meth:`coefficients` came from."""
-        found = self.features[self.pivots].T @ alphas[self.pivots]
-        return found if len(found) else np.zeros(1)
+        result = self.features[self.pivots].T @ alphas[self.pivots]
+        return result if len(result) else np.zeros(1)
 
     def coefficients(self, weights):
         """Return one coefficient per training row from weights of the features (last axis); for G, clipped or not."""
         alphas = np.zeros((*weights.shape[:-1], len(self.features)))
         if len(self.pivots):
             flat = weights[..., : len(self.pivots)].reshape(-1, len(self.pivots))
-            found = solve_triangular(self.features[self.pivots], flat.T, lower=True, trans="T").T
-            alphas[..., self.pivots] = found.reshape(*weights.shape[:-1], -1)
+            result = solve_triangular(self.features[self.pivots], flat.T, lower=True, trans="T").T
+            alphas[..., self.pivots] = result.reshape(*weights.shape[:-1], -1)
         return alphas
 
     def feature_map(self, X, kernel):

@@ -235,7 +235,7 @@ class KernelSpace:
         used = np.flatnonzero(alphas.any(axis=0))
         dual_coef = np.ascontiguousarray(alphas[:, used])
         codes = self._data.codes
-        found = {
+        result = {
             "n_support_": np.bincount(codes[used], minlength=codes.max() + 1).astype(np.int32),
             "support_": used if self._data.kept is None else self._data.kept[used],
             "dual_coef_": dual_coef,
@@ -243,8 +243,8 @@ class KernelSpace:
             "kernel_": self._kernel._replace(bias=0.0),
         }
         if not self._kernel.is_precomputed:
-            found["support_vectors_"] = self._data.X[used]  # a copy also of all rows: the caller may change theirs
-        return found
+            result["support_vectors_"] = self._data.X[used]  # a copy also of all rows: the caller may change theirs
+        return result
 
     def attributes_so_far(self, coefs):
         """Return None: a solver may work on features, whose weights are not yet coefficients of the rows."""
