@@ -205,7 +205,7 @@ MUTANTS = {
     "certificate": [
         ("gamma(n_terms(rows) + _OF_A_MARGIN) * sizes", "0.0 * sizes"),
         ("size = sums[\"dual_size\"]", "size = 0.0"),
-        ("size = size + objective.bend", "size = size - objective.bend"),
+        ("size = size + objective.variance_weight", "size = size - objective.variance_weight"),
         ("mean_row, total)) + astray", "mean_row, total)) - astray"),
         ("(0.5 * apart**2 + sums[\"excess\"])", "0.5 * apart**2"),
         ("(0.5 * apart**2 + sums[\"excess\"])", "sums[\"excess\"]"),

@@ -13,7 +13,7 @@ import pytest
 import scipy.sparse as sp
 
 from margindist import compilation
-from margindist.compilation import Compiled, borrowed, njit
+from margindist.compilation import Compiled, njit
 from margindist.objectives import LDM, ODM
 from margindist.solvers import _interior_sweeps, interior_point, newton
 from margindist.solvers._solution import Options, Problem
@@ -180,23 +180,6 @@ def test_threads_share_one_compiled_function():
     for thread in threads:
         thread.join()
     assert len(seen) == 8 and len(set(map(id, seen))) == 1
-
-
-@njit(nogil=True)
-def _sum_of_borrowed(values):
-    values = borrowed(values)
-    total = 0.0
-    for k in range(len(values)):
-        total += values[k]
-    return total
-
-
-def test_borrowed_arrays_are_read_and_left_to_their_owner():
-    values = np.arange(5.0)
-    before = sys.getrefcount(values)
-    assert _sum_of_borrowed(values) == _sum_of_borrowed(values[::-1]) == 10.0
-    assert sys.getrefcount(values) == before
-    assert borrowed(values) is values
 
 
 def test_who_waits_at_a_prompt_is_told_once_what_for(monkeypatch, capsys):

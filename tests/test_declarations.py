@@ -190,7 +190,7 @@ def test_grids_of_the_papers():
     assert experiments()["mcodm-table-2"].method("ovasvm").grid[0].values[-1] == 2.0**20
     line = experiments()["mamc-table-2"].method("mamc-bs")
     assert line.search == "line" and [axis.parameter for axis in line.grid] == ["gamma", "slope"]
-    assert sorted(1 / value for value in line.grid[1].values) == pytest.approx(line.grid[1].values)
+    assert sorted(1 / value for value in line.grid[1].values) == pytest.approx(sorted(line.grid[1].values))
 
 
 def test_readings_of_the_printed_tables():

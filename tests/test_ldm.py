@@ -854,7 +854,7 @@ def test_a_price_without_digits_is_not_blamed_on_the_features(solver):
     X, y = make_classification(30, 5, flip_y=0.3, random_state=0)
     with pytest.raises(ValueError, match=r"C must be of moderate size, between 1e-100 and 1e\+100, got 1e\+308"):
         LDMClassifier(1e308, solver=solver, random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match=r"and prices of moderate size.*, or lower lambda1\."):
+    with pytest.warns(ConvergenceWarning, match="relative duality gap"):
         LDMClassifier(lambda1=1e60, kernel="rbf", solver="block", random_state=0).fit(X, y)
 
 

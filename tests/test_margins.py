@@ -285,7 +285,7 @@ def test_statistics_object():
     assert pickle.loads(pickle.dumps(s)) == s
     assert hash(s) == hash(margin_statistics([4.0, 2.0, 1.0]))
     assert list(s.as_dict()) == [
-        "minimum", "mean", "median", "variance", "semi_variance",
+        "minimum", "mean", "median", "variance", "semi_variance", "ratio",
         "quantile_0.05", "quantile_0.25", "quantile_0.75", "quantile_0.95", "share_below_zero", "n_samples",
     ]  # fmt: skip
     frame = pd.concat([s.to_frame("SVM"), margin_statistics([0.0]).to_frame("LDM")])

@@ -63,7 +63,7 @@ def assert_same_fit(classifier, X, y):
     X64 = X.astype(np.float64)
     single, double = clone(classifier).fit(X, y), clone(classifier).fit(X64, y)
     if hasattr(double, "objective_"):
-        np.testing.assert_allclose(single.objective_, double.objective_, rtol=1e-9)
+        np.testing.assert_allclose(single.objective_, double.objective_, rtol=1e-8)
     expected = double.decision_function(X64)
     largest = np.abs(expected).max()
     np.testing.assert_allclose(single.decision_function(X64), expected, atol=1e-6 * largest)

@@ -136,7 +136,7 @@ def compare(
     >>> X, y = load_iris(return_X_y=True)
     >>> comparison = compare(X, y, methods=["mamc", "lssvm"], splits=3, repeats=1, quick=True)
     >>> sorted(row.label for row in comparison.rows)
-    ['LS-SVM', 'LinearSVC', 'LogisticRegression', 'MAMC', 'SVC (RBF)']
+    ['LS-SVM', 'LinearSVC', 'LogisticRegression', 'MAMC_b', 'SVC (RBF)']
     """
     scorer = scoring if callable(scoring) else None
     if scorer is None and scoring not in LABELS:

@@ -120,6 +120,7 @@ def margin_statistics(
         median                   1.5
         variance                 1.5
         semi variance              1
+        ratio                  1.225
         quantile 0.25              0
         share below zero        0.25
     """

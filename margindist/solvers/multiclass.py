@@ -78,6 +78,7 @@ class Settings(NamedTuple):
     patience: int = 200  # passes of a round before it is asked whether the limit is in reach
     beyond: float = 3.0  # times the passes that are left: what takes more is out of reach
     last_passes: int = 300  # where quasi-Newton steps got nowhere
+    moderate: int = 6000  # columns times classes up to which quasi-Newton steps go first whatever the number of rows
     largest_scores: int = 2 * 10**7  # rows times classes whose scores are held
 
 
@@ -139,8 +140,9 @@ def _order(problem, outer):
     rows, n_classes = problem.space, int(problem.signs.max()) + 1
     if n_rows(rows) * n_classes > SETTINGS.largest_scores:
         return ["coordinate-descent"]
-    weights = n_columns(rows) if outer == "concave" else n_columns(rows) * n_classes
-    if weights > n_rows(rows):
+    weights = n_columns(rows) * n_classes
+    many = n_columns(rows) > n_rows(rows) and weights > SETTINGS.moderate
+    if many or (outer != "concave" and weights > n_rows(rows)):
         return ["coordinate-descent", "newton"]
     return ["newton", "coordinate-descent"]
 
