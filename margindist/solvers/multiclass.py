@@ -165,10 +165,10 @@ def _worthwhile(problem, result):
     margins, square = own - U.max(axis=1), np.vdot(result.coef, result.coef)
     scale = worthwhile_scale(objective, square, margins, weights)
     value = objective.value(scale * scale * square, scale * margins, weights)
+    gap = relative(value - (1.0 - result.gap) * result.objective, value)
     extra = result.extra | {"history": np.append(result.extra["history"], value)}
-    return result._replace(
-        coef=scale * result.coef, dual=empty_blocks(len(codes), 1), objective=value, gap=1.0, extra=extra
-    )
+    shorter = result._replace(coef=scale * result.coef, objective=value, gap=min(gap, 1.0), extra=extra)
+    return shorter._replace(dual=empty_blocks(len(codes), 1))
 
 
 def _run_rounds(problem, options, start):
