@@ -76,7 +76,7 @@ class Settings(NamedTuple):
     pairs: int = 20  # steps and changes of the gradient that L-BFGS remembers
     closer: float = 0.9  # of the gap asked for: where steps end, for the last certificate differs by rounding
     settled: float = 0.3  # of the gap: the gradient's part at which multipliers are renewed
-    slow: float = 0.2  # widths are narrowed where new multipliers do not reduce the gap to this part
+    slow: float = 0.5  # widths are narrowed where new multipliers do not reduce the gap to this part
     narrow: float = 0.3  # factor of the widths then
     falling: float = 0.9  # of the first slope along a step: the most that may be left of it,
     rising: float = 0.5  # and the most that it may rise to
