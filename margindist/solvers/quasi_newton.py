@@ -50,8 +50,10 @@ from margindist.solvers._class_blocks import (
     Losses,
     block_step,
     certify,
+    copy,
     empty_blocks,
     relative_to,
+    spread,
 )
 from margindist.solvers._solution import Solution, Status, gap_to_reach
 from margindist.spaces.partitions import Round, drive, in_memory
@@ -127,10 +129,11 @@ def solve_in_place(place, objective, n_classes, options, start=None):
 def _solve(place, objective, n_classes, options, start, outer, in_files):
     rules = {"frozen": _run_frozen_rounds, "paper": functools.partial(_run_frozen_rounds, as_printed=True)}
     minimise = rules.get(outer, _follow_the_true_objective)
+    blocks = None if start is None else start.dual
     (result,) = drive(
         place,
         ClassPart,
-        [(objective, n_classes, outer in rules)],
+        [(objective, n_classes, outer in rules, blocks)],
         lambda _, coef: minimise(options, coef, n_classes, in_files),
         [None if start is None else start.coef.T],
     )
@@ -436,11 +439,13 @@ class ClassPart:
         Number of classes, of which some may have no row here.
     frozen : bool
         Whether the upper side stays what it is until it is asked to change; there is none at first.
+    blocks : Blocks, optional
+        The multipliers to start from, if they are those of these rows.
     """
 
     rowless = frozenset({"shape", "slopes", "blocks", "freeze"})
 
-    def __init__(self, rows, targets, weights, objective, n_classes, frozen):
+    def __init__(self, rows, targets, weights, objective, n_classes, frozen, blocks=None):
         self._objective = objective
         self._weights = weights
         self._n_classes = n_classes
@@ -451,7 +456,10 @@ class ClassPart:
         self._losses = self._width = self._move = None
         self._scores = np.empty((len(weights), n_classes))
         self._held = empty_blocks(len(weights), n_classes - 1)  # multipliers, and the upper side
-        self._held.rival[:] = -1 if frozen else 0
+        if blocks is not None and len(blocks.beta) == len(weights) and (blocks.rival[0] < 0) == frozen:
+            self._held = copy(spread(blocks, n_classes - 1))
+        else:
+            self._held.rival[:] = -1 if frozen else 0
         self._ahead = _twin(self._held)  # what the scores lead to from them
 
     def shape(self, rows):
