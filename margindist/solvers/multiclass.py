@@ -35,11 +35,11 @@ band against its runner-up and beyond it), so r is no candidate when β > 0.
 The certificate of a round is the Fenchel-Young sum of its rows, ½‖w − w̃‖² being zero because w is kept as Σ v_i x_i.
 
 **Two ways.** Coordinate descent, below, steps through the rows and leaves out those that do not move until the rest has
-settled; blocks are kept sparse. It is the way where there are more columns than rows, and hands over where it is slow.
-In a new round, a row gets its new runner-up at its next step; until then its old part stays in w, so that w never
-leaves the range of blocks that were stepped to. Everywhere else quasi-Newton steps on all of w at once
-(:mod:`margindist.solvers.quasi_newton`) take about as many steps whatever λ is; where they get nowhere, passes have the
-last word.
+settled; blocks are kept sparse. It is the way where there are more columns than rows, or too many for a factor of each
+class, and hands over where it is slow. In a new round, a row gets its new runner-up at its next step; until then its
+old part stays in w, so that w never leaves the range of blocks that were stepped to. Everywhere else quasi-Newton steps
+on all of w at once (:mod:`margindist.solvers.quasi_newton`) take about as many steps whatever λ is; where they get
+nowhere, passes have the last word.
 """
 
 from typing import NamedTuple
@@ -141,8 +141,8 @@ def _order(problem, outer):
     if n_rows(rows) * n_classes > SETTINGS.largest_scores:
         return ["coordinate-descent"]
     weights = n_columns(rows) * n_classes
-    many = n_columns(rows) > n_rows(rows) and weights > SETTINGS.moderate
-    if many or (outer != "concave" and weights > n_rows(rows)):
+    wide = n_columns(rows) > n_rows(rows) or not quasi_newton.can_factorise(n_columns(rows), n_classes)
+    if (wide and weights > SETTINGS.moderate) or (outer != "concave" and weights > n_rows(rows)):
         return ["coordinate-descent", "newton"]
     return ["newton", "coordinate-descent"]
 

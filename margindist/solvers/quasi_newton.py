@@ -121,6 +121,11 @@ def solve(problem, options, start=None):
         place.close()
 
 
+def can_factorise(n_columns, n_classes):
+    """Tell whether there is a factor for every class; with the diagonals alone, steps are many."""
+    return n_classes * n_columns * n_columns <= SETTINGS.largest_factors
+
+
 def solve_in_place(place, objective, n_classes, options, start=None):
     """Do the same on partitions; blocks stay with the rows, so that the solution has no ``dual``."""
     return _solve(place, objective, n_classes, options, start, "concave", in_files=True)
@@ -326,7 +331,7 @@ class _Model:
 
     def __init__(self, shape, n_classes):
         d = shape["columns_max"]
-        self._factorises = n_classes * d * d <= SETTINGS.largest_factors
+        self._factorises = can_factorise(d, n_classes)
         self._n_classes = n_classes
         self._most = SETTINGS.factor_rows + d
         self._share = 0.5 * n_classes * self._most / shape["rows"]  # a row that bends does so in two classes or more
