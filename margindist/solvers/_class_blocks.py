@@ -29,10 +29,6 @@ class Losses(NamedTuple):
     n_classes: int
     total: float  # sum of the sample weights
 
-    def of_rows(self, which):
-        """Return the losses of some rows; the solver that asks for them needs no squares."""
-        return self._replace(codes=self.codes[which], prices=self.prices[which], above=self.above[which])
-
 
 class Blocks(NamedTuple):
     """Dual variables of all rows, those ζ different from zero in one pool; and the upper side of the round."""
